@@ -14,6 +14,7 @@ from aiohttp import web
 from netregistry.model import kinds
 from netregistry.model.codec import Text
 from netregistry.pages import html, live, past, sheets
+from netregistry.pages.entries import Link
 from netregistry.pages.live import BEAT, LOST, MOST, PACE, Hearer, Hearers
 from netregistry.pages.sheets import ROWS, Sheet, Sheets
 from netregistry.refusal import Refused
@@ -142,7 +143,7 @@ class Pages:
         if uuid and not is_uuid(uuid):
             raise Refused("missing", f"there is no history of {uuid!a:.80}")
 
-        def begun() -> tuple[sheets.Link, float, str, float]:
+        def begun() -> tuple[Link, float, str, float]:
             age, view = self._registry.catch_up(), self._registry.local.view
             return self._sheets.named(uuid), self._sheets.floor(uuid), f"{view.epoch}:{view.revision}", age
 
@@ -150,7 +151,8 @@ class Pages:
         look = partial(self._service.turn, self._registry.reader.history)
         found = await past.looked_back(look, {"target": uuid} if uuid else {}, before, time.time(), floor, ROWS)
         title, topic = (f"History of {named.name}", request.path[1:].removesuffix("/history")) if uuid else ("History", "history")
-        values = {"past": found, "named": named, "uuid": uuid, "path": request.path, "before": before}
+        entries = await self._service.turn(self._sheets.done, found.entries)
+        values = {"entries": entries, "named": named, "uuid": uuid, "path": request.path, "before": before, "further": found.before}
         return self._shown(Sheet("history", title, "" if before else topic, values), age, revision)
 
     def _made(self, make: Callable[[], Sheet]) -> tuple[Sheet, float, str]:

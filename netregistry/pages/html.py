@@ -45,7 +45,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters |= {"time": moment, "zone": zone, "query": query, "segment": segment, "number": number, "shown": shown}
+    found.filters |= {"time": moment, "zone": zone, "query": query, "segment": segment, "number": number}
     return found
 
 
@@ -53,9 +53,7 @@ def visible(value: Any) -> Any:
     """Give a text with whatever cannot be seen, or changes how others are seen, as its escape; other values as they are."""
     if type(value) is not str or value.isprintable():  # what is HTML already is of a type of its own
         return value
-    return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape", "backslashreplace").decode("ascii") for each in value
-    )
+    return "".join(each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode("ascii") for each in value)
 
 
 def moment(seconds: float) -> str:

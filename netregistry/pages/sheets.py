@@ -9,6 +9,7 @@ from netregistry.model import keys, kinds
 from netregistry.model.codec import Text
 from netregistry.model.node import About
 from netregistry.pages import live, order, search
+from netregistry.pages.entries import Done, Link, done, link
 from netregistry.pages.order import Orders, Part, Place
 from netregistry.refusal import Refused
 from netregistry.rules.allocation import room
@@ -37,13 +38,6 @@ class Sheet(NamedTuple):
     title: str
     live: str
     values: dict[str, Any]
-
-
-class Link(NamedTuple):
-    """Something that has a page."""
-
-    path: str
-    name: str
 
 
 class Fill(NamedTuple):
@@ -146,7 +140,7 @@ class Sheets:
         view, states = self._view, self._registry.states
         away = [self._node_row(view, node) for node in self._nodes_away(view)]
         status = self._registry.reader.status(self._registry.leads, self._registry.streams.count).body
-        waiting = [self._link(view, keys.node(uuid)) for uuid in view.unheard()[:SOME]]
+        waiting = [link(view, keys.node(uuid)) for uuid in view.unheard()[:SOME]]
         counts = [(each, states.count(each)) for each in STATES]
         return Sheet("overview", "Overview", live.EVERYTHING, {"status": status, "counts": counts, "away": away, "waiting": waiting})
 
@@ -169,7 +163,7 @@ class Sheets:
         rows = [self._nic_row(view, view.all("nics")[key]) for key in part.keys]
         chosen = _chosen(wanted)
         named = {"network": keys.network, "node": keys.node}
-        of = [(name, self._link(view, named[name](value)) if name in named else Link("", value)) for name, value in chosen.items()]
+        of = [(name, link(view, named[name](value)) if name in named else Link("", value)) for name, value in chosen.items()]
         counts = [(each, states.count(each)) for each in STATES]
         return Sheet(
             "nics",
@@ -229,7 +223,7 @@ class Sheets:
         view = self._view
         nic: Nic = self._one(keys.nic(uuid), "NIC")
         row = self._nic_row(view, nic)
-        seen = [(self._link(view, keys.node(node)), view.alive(node) is not None, report) for node, report, _revision in view.seen(uuid)]
+        seen = [(link(view, keys.node(node)), view.alive(node) is not None, report) for node, report, _revision in view.seen(uuid)]
         conflicts = [self._conflict_row(view, each) for each in row.shown.conflicts]
         values = {"row": row, "nic": nic, "seen": seen[::-1], "conflicts": conflicts, "at": view.shown_revision(keys.nic(uuid))}
         return Sheet("nic", f"NIC {row.name}", keys.nic(uuid), values)
@@ -250,7 +244,11 @@ class Sheets:
         """Give what a history of something is headed with: it may be there no more."""
         view = self._view
         there = [key for key in (keys.nic(uuid), keys.node(uuid), keys.network(uuid)) if view.get(key) is not None]
-        return self._link(view, there[0]) if there else Link("", uuid)
+        return link(view, there[0]) if there else Link("", uuid)
+
+    def done(self, entries: Iterable[Mapping[str, Any]]) -> list[Done]:
+        """Tell entries of the history."""
+        return [done(self._view, each) for each in entries]
 
     def floor(self, uuid: str) -> float:
         """Give since when there may be something about it in the history, seconds since the epoch; ``uuid``: a NIC, or "" for all."""
@@ -266,14 +264,10 @@ class Sheets:
 
     # -- parts of pages
 
-    def _link(self, view: View, key: str) -> Link:
-        value = view.get(key)
-        return Link(f"/{key}", order.name_of(value)) if value is not None else Link("", key.partition("/")[2])
-
     def _nic_row(self, view: View, nic: Nic) -> NicRow:
         shown = state.shown(view, nic)
-        network = self._link(view, keys.network(nic.network)) if nic.network else None
-        return NicRow(nic, nic.label, shown, network, tuple(self._link(view, keys.node(node)) for node in shown.nodes))
+        network = link(view, keys.network(nic.network)) if nic.network else None
+        return NicRow(nic, nic.label, shown, network, tuple(link(view, keys.node(node)) for node in shown.nodes))
 
     def _node_row(self, view: View, node: Node) -> NodeRow:
         alive, gone, said = view.alive(node.uuid), view.gone(node.uuid), view.reports(node.uuid)
@@ -292,8 +286,8 @@ class Sheets:
 
     def _conflict_row(self, view: View, conflict: state.Conflict) -> ConflictRow:
         kind, scope, what = conflict.claim.split("/", 2)
-        contenders = tuple(self._link(view, keys.nic(each)) for each in conflict.contenders)
-        return ConflictRow(kind, what, self._link(view, keys.network(scope)), self._link(view, keys.nic(conflict.holder)), contenders)
+        contenders = tuple(link(view, keys.nic(each)) for each in conflict.contenders)
+        return ConflictRow(kind, what, link(view, keys.network(scope)), link(view, keys.nic(conflict.holder)), contenders)
 
 
 def fills(view: View, network: Network) -> tuple[Fill, ...]:

@@ -168,6 +168,8 @@ async def serving(
                 task.cancel()
             tls.close()
             await service.turn(registry.close, own=True)
+            for each in server.connections:
+                each.close()  # who asks nothing now is not waited for
             await server.shutdown(ENDING)
             await tls.emptied()
             await runner.cleanup()

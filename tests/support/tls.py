@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPSConnection
+from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,6 +116,17 @@ class Secured:
             found = response.read()
             shown_body = json.loads(found) if response.headers.get_content_type().endswith(("/json", "+json")) and found else found
             return Said(response.status, shown_body, dict(response.headers.items()))
+        finally:
+            connection.close()
+
+    @contextmanager
+    def opened(self, target: str, shown: Shown) -> Iterator[HTTPResponse]:
+        """Give an answer that is still to be read."""
+        connection = HTTPSConnection("localhost", self.port, timeout=SECONDS, context=shown.context())
+        try:
+            connection.request("GET", target)
+            with connection.getresponse() as response:
+                yield response
         finally:
             connection.close()
 
