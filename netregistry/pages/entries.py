@@ -99,8 +99,9 @@ def _of(view: View, kind: str, rest: str, value: Mapping[str, Any]) -> Link:
 
 def _fields(view: View, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Field]:
     for name in dict.fromkeys((*after, *before)):
-        if name != "uuid" and before.get(name) != after.get(name):
-            yield Field(name, *(_value(view, name, each.get(name)) or NONE for each in (before, after)))
+        values = [_value(view, name, each.get(name)) for each in (before, after)]
+        if name != "uuid" and values[0] != values[1]:
+            yield Field(name, *(each or NONE for each in values))
 
 
 def _value(view: View, name: str, value: Any) -> str:

@@ -105,7 +105,7 @@ class Browser:
     def page(self) -> Page:
         """Open a page of its own."""
         target = self.call("Target.createTarget", url="about:blank", newWindow=True, width=1280, height=900)["targetId"]
-        return Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        return Page(self, target, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
 
     def close(self) -> None:
         """End it, with all its processes."""
@@ -119,8 +119,8 @@ class Browser:
 class Page:
     """One page of a browser."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
-        self._browser, self._session = browser, session
+    def __init__(self, browser: Browser, target: str, session: str) -> None:
+        self._browser, self._target, self._session = browser, target, session
         for each in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{each}.enable")
 
@@ -130,6 +130,9 @@ class Page:
     def events(self, *names: str) -> list[dict[str, Any]]:
         """Give what was said, of those names."""
         return [each.params for each in self._browser.events(self._session) if each.name in names]
+
+    def close(self) -> None:
+        self._browser.call("Target.closeTarget", targetId=self._target)
 
     def forget(self) -> None:
         """Forget what was said of it so far: somebody has looked at that."""
@@ -181,6 +184,10 @@ class Page:
         errors += [str(each["exceptionDetails"]) for each in self.events("Runtime.exceptionThrown")]
         errors += [str(each["args"]) for each in self.events("Runtime.consoleAPICalled") if each["type"] in ("error", "warning", "assert")]
         return errors + [f"a dialog: {each['message']}" for each in self.events("Page.javascriptDialogOpening")]
+
+    def darken(self) -> None:
+        """Be somebody who wants dark pages."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
 
     def picture(self, path: Path, height: int = 0) -> None:
         """Write a PNG of what is seen."""

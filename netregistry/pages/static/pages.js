@@ -62,7 +62,6 @@
   function say(words, bad) {
     live.textContent = words;
     live.className = bad ? "lost" : "";
-    live.hidden = false;
   }
 
   function clock(at) {
