@@ -126,10 +126,13 @@ class Service:
             transport = request.transport
             if transport is None:
                 raise Refused("unavailable", "the connection is gone")
-            page, secured = _route(request).startswith("page"), _of(request).secured
+            route, secured = _route(request), _of(request).secured
+            page = route.startswith("page")
             if not secured:
                 peer(transport.get_extra_info("socket"))
             cross_site.check(cross_site.Asked(request.method, request.headers, secured, page))
+            if route and not page and _of(request).looks:
+                raise Refused("forbidden", "there are pages here, and nothing else: the API is on the socket beside")
             if self.stopping:
                 raise Refused("unavailable", "the service stops: try again", retry_after=2)
             for name in ONCE:
@@ -214,6 +217,8 @@ class Service:
     def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
         """Tell who asks; by a certificate that may count no more. Raises Refused."""
         said, connection = unquote(request.headers.get("Netcommon-Role", "")), _of(request)
+        if connection.looks:
+            return identity("reader"), None
         if not connection.secured:
             return identity(said), None
         if not connection.certificate:

@@ -28,7 +28,7 @@ from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from netregistry.service.http import Front
     from netregistry.service.registry import Log
@@ -39,6 +39,7 @@ PAUSE = 0.2  #: seconds before the next connection is let in where one could not
 BACKLOG = 512
 RESERVED = 64  #: connections that those of other machines do not get
 NOWHERE = Listening()
+LOOKING = "pages"  #: the socket for pages alone, beside the other one: who lets a browser reach it lets it look, and no more
 ENDING = 5.0  #: seconds for what is being answered when the service is told to end; longer than that nobody is waited for
 
 
@@ -53,7 +54,7 @@ def run(
 ) -> None:
     """Serve the registry in a file or an etcd on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
 
-    ``front``: makes what is served beside the API.
+    ``front``: makes what is served beside the API; it has a socket of its own too.
 
     Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers.
     """
@@ -116,20 +117,14 @@ async def serving(
     await runner.setup()
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
-        bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        try:
-            file = SocketFile(bound, listen, OWNER)
-        except OSError as error:
-            raise HostRefused(
-                f"cannot listen on {listen}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
-            ) from None
-        stack.callback(file.remove)
-        bound.listen(BACKLOG)
-        bound.setblocking(False)
+        bound = stack.enter_context(_listening(listen))
         server = cast("web.Server", runner.server)
         speak = partial(Connection, server, asyncio.get_running_loop(), service.figures, log)
         tls = Door(others, os.path.dirname(listen), registry.local.core, service.figures.away)
         doors = [asyncio.create_task(_accept(bound, partial(_let_in, server, speak, limits), log))]
+        if front is not None:
+            looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING)))
+            doors.append(asyncio.create_task(_accept(looking, partial(_let_in, server, partial(speak, looks=True), limits), log)))
         for each in listened(others):
             stack.enter_context(each)
             each.listen(BACKLOG)
@@ -168,11 +163,29 @@ async def serving(
                 task.cancel()
             tls.close()
             await service.turn(registry.close, own=True)
-            for each in server.connections:
-                each.close()  # who asks nothing now is not waited for
+            for connection in server.connections:
+                connection.close()  # who asks nothing now is not waited for
             await server.shutdown(ENDING)
             await tls.emptied()
             await runner.cleanup()
+
+
+@contextlib.contextmanager
+def _listening(path: str) -> Iterator[socket.socket]:
+    """Listen on a UNIX socket of root's own, which is gone at the end. Raises HostRefused."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        try:
+            file = SocketFile(bound, path, OWNER)
+        except OSError as error:
+            raise HostRefused(
+                f"cannot listen on {path}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
+            ) from None
+        try:
+            bound.listen(BACKLOG)
+            bound.setblocking(False)
+            yield bound
+        finally:
+            file.remove()
 
 
 async def _accept(bound: socket.socket, let_in: Callable[[socket.socket, Any], Awaitable[None]], log: Log) -> None:

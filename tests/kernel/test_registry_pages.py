@@ -41,7 +41,7 @@ def service(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def port(service: Served) -> Iterator[Forward]:
-    with forwarded(service.path) as found:
+    with forwarded(f"{Path(service.path).parent}/pages") as found:
         yield found
 
 
@@ -195,12 +195,13 @@ def test_no_script_that_is_not_ours_runs(page: Page, port: Forward, filled: dict
     page.forget()
 
 
-def test_a_page_of_another_site_gets_nothing(page: Page, port: Forward, service: Served, filled: dict[str, str]) -> None:
-    """Neither an answer, nor a change, nor a frame."""
-    before, site = service.everything(), f"http://localhost:{port.port}"
+def test_a_page_of_another_site_gets_nothing(page: Page, service: Served, filled: dict[str, str]) -> None:
+    """Neither an answer, nor a change, nor a frame; here of the socket by which root may do anything."""
+    before = service.everything()
     page.call("Page.setBypassCSP", enabled=True)  # another site has no such policy
     counts = service.service.figures.away.counts
-    with forwarded(service.path) as other:
+    with forwarded(service.path) as all_of_it, forwarded(service.path) as other:
+        site = f"http://localhost:{all_of_it.port}"
         go(page, other, "/nics")  # another port is another site's: same-site, but not same-origin
         for number, given in enumerate(("{mode: 'no-cors'}", "{}", "{method: 'POST', mode: 'no-cors'}", "{method: 'DELETE'}")):
             target = "/v1/compact" if "POST" in given else "/v1/nics"

@@ -66,9 +66,9 @@ class Served:
         for client in self._clients:
             client.close()
 
-    def say(self, method: str, target: str, body: Any = None, **headers: str) -> Said:
-        """Send one request; ``headers`` with _ for -. A body of bytes is sent as it is."""
-        connection = self.connect()
+    def say(self, method: str, target: str, body: Any = None, path: str = "", **headers: str) -> Said:
+        """Send one request; ``headers`` with _ for -. A body of bytes is sent as it is. ``path``: to another socket."""
+        connection = self.connect(path)
         try:
             data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
             given = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -82,11 +82,12 @@ class Served:
         finally:
             connection.close()
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self, path: str = "") -> http.client.HTTPConnection:
+        """Connect to the socket; ``path``: to another one."""
         connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(SECONDS)
-        connection.sock.connect(self.path)
+        connection.sock.connect(path or self.path)
         return connection
 
     def until(self, holds: Callable[[], bool]) -> None:

@@ -227,6 +227,22 @@ def test_what_pages_refer_to_is_kept_by_a_browser_as_long_as_it_is_so(service: S
         assert not re.search(rb"https?://(?!www\.w3\.org/2000/svg)", said.body), "nothing is asked for elsewhere"
 
 
+def test_the_socket_for_pages_has_nothing_else(service: Served, filled: dict[str, str]) -> None:
+    """Whoever is let in there, by whatever program, changes nothing and takes nothing away."""
+    path, before = str(Path(service.path).parent / "pages"), service.everything()
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    for target in (*LISTS, f"/nics/{filled['nic']}", f"/nics/{filled['nic']}/history", "/static/pages.js"):
+        assert service.say("GET", target, path=path).status == 200
+    for method in ("GET", "POST", "PATCH", "DELETE", "PUT"):
+        for target in ("/v1", "/v1/nics", f"/v1/nics/{filled['nic']}", "/v1/backup", "/v1/compact", "/v1/tokens", "/metrics", "/healthz"):
+            said = service.say(method, target, path=path, Netcommon_Role="operator:ann", If_Match="*")
+            assert said.status in (403, 405), (method, target, said)
+        assert method == "GET" or service.say(method, "/nics", path=path).status == 405
+    assert service.say("GET", "/nics", path=path, Host="evil.example").status == 403
+    assert service.say("GET", "/nothing", path=path, Accept="text/html").status == 404
+    assert service.everything() == before
+
+
 # -- a store that does not answer
 
 
