@@ -208,11 +208,11 @@ class Sheets:
             group = each.group(sight, wanted[each.name]) if each.group is not None else None
             if group is not None and (among is None or len(among) > order.FEW):
                 among = list(group)
-        get = self._view.all(kind).get
+        get, tests = self._view.all(kind).get, [(each.fits, wanted[each.name]) for each in used]
 
         def fits(key: str) -> bool:
             value = get(key)
-            return value is not None and all(each.fits(sight, key, value, wanted[each.name]) for each in used)
+            return value is not None and all(test(sight, key, value, chosen) for test, chosen in tests)
 
         place = Place(wanted.get("after", ""), wanted.get("before", ""))
         return made.part(place, ROWS, fits, among if among is not None and len(among) <= order.FEW else None)
