@@ -217,6 +217,10 @@ class Client:
                 elif response.status == 503:  # it stops, or cannot do it: another one may
                     self.close()
                     self._places.failed(self._place)
+                    failed.append(problem)
+                    if attempt + 1 < len(self._places):
+                        continue
+                    break
                 if isinstance(floor := problem.document.get("floor"), int):
                     self._floor = floor // 1000 + 1.0
                 raise problem
@@ -239,9 +243,11 @@ class Client:
                 self._places.failed(place)
                 failed.append(place.wrong(error))
                 continue
-            if response.status == 503:
-                self._places.failed(place)
-            return connection, response
+            if response.status != 503:
+                return connection, response
+            failed.append(_problem(503, _rest(response)))
+            connection.close()
+            self._places.failed(place)
         try:
             raise _nobody(failed, self._places)
         finally:
@@ -262,7 +268,10 @@ class Client:
 
 
 def _nobody(failed: list[NetcommonError], places: Places) -> NetcommonError:
-    """Give what is to be said where nobody has answered."""
+    """Give what is to be said where nobody could do it: what may be done stays so, whatever another one said."""
+    told = [each for each in failed if isinstance(each, Problem)]
+    if told:
+        return next((each for each in told if each.kind == "unsure"), told[-1])
     if len(places) == 1:
         return failed[-1]
     text = f"no registry answers: {'; '.join(dict.fromkeys(str(each) for each in failed))}"
@@ -277,6 +286,14 @@ def _body(response: http.client.HTTPResponse) -> bytes:
     if response.length:
         raise http.client.IncompleteRead(data, response.length)
     return data
+
+
+def _rest(response: http.client.HTTPResponse) -> bytes:
+    """Give what can be read of a body that says why something cannot be done."""
+    try:
+        return _body(response)
+    except (OSError, http.client.HTTPException, Garbled):
+        return b""
 
 
 def _blocks(response: http.client.HTTPResponse, connection: Connection) -> Iterator[bytes]:

@@ -47,7 +47,7 @@ def shown(view: View, nic: Nic) -> Shown:
 
 
 def _state(view: View, nic: Nic, reports: list[tuple[str, Report]]) -> Shown:
-    live = [(node, report) for node, report in reports if view.alive(node) is not None]
+    live = [(node, report) for node, report in reports if view.heard(node)]
     running = [(node, report) for node, report in live if report.state == "running"]
     arriving = [(node, report) for node, report in live if report.state == "incoming"]
     clashes = tuple(conflicts(view, nic))
@@ -66,7 +66,7 @@ def _state(view: View, nic: Nic, reports: list[tuple[str, Report]]) -> Shown:
     if not reports:
         return Shown("conflict" if clashes else "provisioning", (), nic.made, (), clashes)
     node, latest = reports[-1]
-    if view.alive(node) is None:
+    if not view.heard(node):
         gone, said = view.gone(node), view.reports(node)
         since = gone.since if gone else said.time if said else 0.0
         return Shown("unknown", (node,), since, (), clashes, latest.refused, latest.applied)

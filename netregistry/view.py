@@ -194,6 +194,11 @@ class View:
     def alive(self, node: str) -> Alive | None:
         return cast("Alive | None", self.get(keys.alive(node)))
 
+    def heard(self, node: str) -> bool:
+        """Tell whether a node is alive, and what it has reported is of this life: what ran before its last boot runs no more."""
+        alive, said = self.alive(node), self.reports(node)
+        return alive is not None and (said is None or said.incarnation in ("", alive.incarnation))
+
     def gone(self, node: str) -> Gone | None:
         return cast("Gone | None", self.get(keys.gone(node)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.sync.jobs import NETWORK, NEVER
+from netagent.sync.jobs import KEEPING, NETWORK, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -48,6 +48,10 @@ class Held:
     def settled(self, key: Key) -> None:
         """Note that something is held, or that nothing of it is wanted any more."""
         self._owed.pop(key, None)
+
+    def retain(self, wanted: Collection[Key]) -> None:
+        """Forget what is not held of all other things: nothing of them is wanted any more."""
+        self._owed = {key: owed for key, owed in self._owed.items() if key in wanted or not isinstance(owed.job, KEEPING)}
 
     def why(self, key: Key) -> str:
         """Say why something is not held; "" where it is, or waits until a NIC stops."""

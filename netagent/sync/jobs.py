@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from netagent.sync.messages import Apply, Did, Drop, DropNetwork, Keep, Retain, SetNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from netagent.sync.messages import Doing
 
@@ -17,6 +17,8 @@ NIC, NETWORK = "nic", "network"
 RETAIN, CHECK = ("all", "retain"), ("all", "check")
 #: Jobs beside which no other is done.
 COMMON = (SetNetwork, DropNetwork, Retain)
+#: Jobs that bring to the node what is wanted.
+KEEPING = (Apply, Keep, SetNetwork)
 AT_ONCE = 4
 NEVER = float("inf")
 
@@ -40,11 +42,17 @@ class Jobs:
         """Let a job be done, in place of an earlier one about the same thing."""
         if job.key == RETAIN:
             self._since.clear()
-        elif isinstance(job, Apply | Keep | SetNetwork) and self.waits(RETAIN):
+        elif isinstance(job, KEEPING) and self.waits(RETAIN):
             self._since.add(job.key)
         self._todo.pop(job.key, None)
         self._todo[job.key] = job
         self._later.pop(job.key, None)
+
+    def retain(self, wanted: Collection[Key]) -> None:
+        """Drop what is to bring anything else to the node, and has not begun."""
+        for key in [key for key, job in self._todo.items() if key not in wanted and isinstance(job, KEEPING)]:
+            del self._todo[key]
+            self._later.pop(key, None)
 
     def waits(self, key: Key) -> bool:
         """Tell whether anything about a thing is still to be done."""

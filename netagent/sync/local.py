@@ -147,7 +147,10 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         drift=_drift(node, view, standing),
         since=record.created,
     )
-    return Local(report, _fields(defined or nic), defined is None and os.path.isdir(node.paths.ganeti_run))
+    told = nic.told
+    ganeti = defined is None and os.path.isdir(node.paths.ganeti_run)
+    network = nic.network.uuid or ("" if told is None else told.uuid)
+    return Local(report, _fields(defined or nic), ganeti, network, "" if told is None else told.revision)
 
 
 def _options(node: Node, standing: Record) -> tuple[Option, ...]:

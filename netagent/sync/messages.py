@@ -39,12 +39,15 @@ class Wanted(NamedTuple):
 class Local(NamedTuple):
     """One NIC as it is on this node.
 
-    ``fields``: what a node says of a NIC whose master it is (netregistry.rules.masters.OF_NODE), and its address.
+    ``fields``: what a node says of a NIC whose master it is (netregistry.rules.masters.OF_NODE), and its address. ``network``: the UUID of
+    the network that it is in by its hypervisor, or whose values it was told; ``told``: their EPOCH:REVISION; "" where there is none.
     """
 
     report: Report
     fields: Mapping[str, Any]
     ganeti: bool = False  #: a Ganeti cluster is its master
+    network: str = ""
+    told: str = ""
 
 
 class Failure(NamedTuple):

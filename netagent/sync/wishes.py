@@ -6,7 +6,7 @@ there; what is not held is tried again (netagent.sync.held).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.sync.held import Held
 from netagent.sync.jobs import CHECK, NETWORK, NEVER, NIC, RETAIN
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 AGAIN = 60.0  #: seconds until what the disk has not taken is tried again
 
 
+class Tried(NamedTuple):
+    """With what a NIC was pushed that was found otherwise: since when it is up (a later up is another matter), and what is wanted of it."""
+
+    since: float
+    revision: str
+    network: str  #: the revision of its network
+
+
 class Wishes:
     """Bring what is wanted to the node. What is to be told the registry of it is given back, and marked by the caller."""
 
@@ -32,7 +40,7 @@ class Wishes:
         self._inbox, self._outbox, self._jobs = inbox, outbox, jobs
         self._again = min(AGAIN, every)
         self._held = Held()
-        self._done: dict[str, str] = {}  # NIC -> revision to which it was set last
+        self._tried: dict[str, Tried] = {}  # NICs that were found otherwise than they are wanted, and with what that was tried
         self._waiting: dict[str, Beside] = {}  # NICs that may be ours no more, or are, when all of a commit is told
         self._unsure: dict[Key, None] = {}  # what is to be looked for on disk
         self._mended: set[Key] = set()  # what was not there, and was done again since all of it was looked for
@@ -79,6 +87,9 @@ class Wishes:
             self._held.settled((NETWORK, uuid))
             self._jobs.put(DropNetwork((NETWORK, uuid), str(found.revision)))
         if found.whole:
+            there = {*((NIC, uuid) for uuid in found.kept), *((NETWORK, uuid) for uuid in self._inbox.networks)}
+            self._held.retain(there)  # what an earlier epoch has said is not to be done after this
+            self._jobs.retain(there)
             self._jobs.put(Retain(RETAIN, found.kept, frozenset(self._inbox.networks), str(found.revision)))
             yield from (uuid for uuid in self._outbox.told if uuid not in self._inbox.nics)
         if found.first:
@@ -110,10 +121,18 @@ class Wishes:
                 continue
             self._unsure[NIC, uuid] = None
             self._unsure[NETWORK, own.wanted.network] = None
-            at = own.wanted.revision
-            settled = local.report.state == STOPPED or at in (local.report.applied, self._done.get(uuid)) or self.why(uuid)
-            if not settled and not self._jobs.waits((NIC, uuid)):
+            tried = Tried(local.report.since, own.wanted.revision, self._told(local, own.wanted.network))
+            settled = local.report.state == STOPPED or (local.report.applied, local.told) == tried[1:] or self._tried.get(uuid) == tried
+            if not (settled or self.why(uuid) or self._jobs.waits((NIC, uuid))):
+                self._tried[uuid] = tried
                 self.want(uuid, own.wanted)
+
+    def _told(self, local: Local, wanted: str) -> str:
+        """Give the revision of its network that a NIC should have been told; what it was told where that cannot be mended by a push."""
+        uuid = local.network or wanted
+        network = self._inbox.networks.get(uuid)
+        key = NETWORK, uuid
+        return local.told if network is None or self._jobs.waits(key) or self._held.why(key) else network.revision
 
     def _check_all(self) -> None:
         """Let all that is known here be looked for on disk."""
@@ -123,7 +142,7 @@ class Wishes:
 
     def retry(self, refused: bool) -> None:
         """Let what was tried be tried again if it is not so; ``refused``: what was refused too."""
-        self._done.clear()
+        self._tried.clear()
         for job in self._held.all(not refused):
             own = self._inbox.nics.get(job.key[1])
             if self._jobs.waits(job.key):
@@ -186,8 +205,6 @@ class Wishes:
 
     def _over(self, job: Doing, did: Did, now: float) -> str | None:
         kind, uuid = job.key
-        if isinstance(job, Apply):
-            self._done[uuid] = did.revision
         if not did.refused:
             self._held.settled(job.key)
             self.anew = self.anew or (self._held.lost and isinstance(job, Keep))

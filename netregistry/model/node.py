@@ -43,16 +43,20 @@ class About(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """The node's latest commit of reports: each tests the one before. ``epoch``: in which it was made."""
+    """The node's latest commit of reports: each tests the one before.
+
+    ``epoch``: in which it was made. ``incarnation``: of the node that made it, Alive's; "" where it was not alive then.
+    """
 
     request: kinds.Uuid
     epoch: str
     time: kinds.Time
     about: About = About()
+    incarnation: kinds.UuidOrNone = ""
 
 
 class Alive(NamedTuple):
-    """A node is alive: the key has a lease. ``incarnation``: tells two that say to be the same node apart."""
+    """A node is alive: the key has a lease. ``incarnation``: one for each boot; tells two that say to be the same node apart."""
 
     incarnation: kinds.Uuid
     since: kinds.Time = 0.0

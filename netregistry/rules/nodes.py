@@ -131,7 +131,9 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
         shown = view.shown_revision(key)
         raise Refused("stale", f"the node's latest reports are of {shown}, not {wanted.after}", revision=shown)
     about = wanted.about if wanted.about is not None else latest.about if latest else About()
-    changes: list[Put | Delete] = [Put(key, dump(Reports(request, view.epoch, now, about)))]
+    alive = view.alive(node.uuid)
+    made = Reports(request, view.epoch, now, about, alive.incarnation if alive is not None else "")
+    changes: list[Put | Delete] = [Put(key, dump(made))]
     changes += [Put(keys.seen(who.name, report.nic), dump(report)) for report in wanted.nics]
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
     commit = Commit((Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))), tuple(changes))

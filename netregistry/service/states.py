@@ -69,10 +69,16 @@ def _affected(view: View, key: str) -> Iterator[str]:
         yield key
     elif kind == "seen":
         yield keys.nic(rest.partition("/")[2])
-    elif kind in ("alive", "nodes"):
+    elif kind in ("alive", "nodes") or (kind == "reports" and _lives_again(view, key)):
         for seen in view.members("on", rest):
             yield keys.nic(seen.rpartition("/")[2])
     elif kind in ("macs", "addresses"):
         for claim in (view.replaced[key][0], view.get(key)):
             if isinstance(claim, Claim):
                 yield from (keys.nic(nic) for nic in (claim.holder, *claim.contenders) if nic)
+
+
+def _lives_again(view: View, key: str) -> bool:
+    """Tell whether these reports of a node are the first of its present life: from then on what it has reported counts again."""
+    before, after = view.replaced[key][0], view.get(key)
+    return getattr(before, "incarnation", "") != getattr(after, "incarnation", "")

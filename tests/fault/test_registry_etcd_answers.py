@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from netregistry.stores.base import Batch, Changed, Compacted, Delete, Expect, Lost, Put, Unavailable, Unknown, Watch
 from netregistry.stores.etcd import EtcdStore
+from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import HostRefused
 from tests.support.etcd import HOST, Cluster
@@ -35,10 +37,10 @@ def between(cluster: Cluster) -> Iterator[Gateway]:
 
 @pytest.fixture
 def store(cluster: Cluster, between: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[EtcdStore]:
-    """Give a store that asks once, and is patient with a machine that is busy."""
+    """Give a store that asks once, as any that is opened meanwhile, and is patient with a machine that is busy."""
     monkeypatch.setattr("netregistry.stores.etcd_client.LOOK", 20.0)
+    monkeypatch.setattr("netregistry.stores.etcd.Client", partial(Client, told=0.0))
     with EtcdStore.create(cluster.place._replace(endpoints=(Endpoint(HOST, between.port),)), "first") as made:
-        made.client._told = 0.0
         made.commit([], [Put("a", b"1"), Put("b", b"2")])
         yield made
 

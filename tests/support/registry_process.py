@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -23,24 +24,43 @@ T = TypeVar("T")
 class Registry:
     """A registry below a folder. Its socket is the folder's; ``here`` puts a link to it where the calling thread's node looks for it.
 
-    ``store``: the etcd that keeps it, where it is there already.
+    ``store``: the etcd that keeps it, where it is there already; ``port``: of the loopback's, on which others get in by TLS.
     """
 
-    def __init__(self, folder: Path, store: str = "") -> None:
-        self._root = folder
+    def __init__(self, folder: Path, store: str = "", port: int = 0) -> None:
+        self._root, self._port = folder, port
         self.socket = folder / "run/netregistry/socket"
         self.socket.parent.mkdir(mode=0o700, parents=True)
         self._process: subprocess.Popen[bytes] | None = None
-        if store:
-            self.kept_by(store)
-        else:
+        self.kept_by(store)
+        if not store:
             self.command("init")
 
-    def kept_by(self, store: str) -> None:
-        """Let the settings name an etcd."""
+    @property
+    def file(self) -> Path:
+        """Where it is, unless an etcd keeps it."""
+        return self._root / "var/lib/netregistry/registry.sqlite"
+
+    @property
+    def authority(self) -> Path:
+        """Where the keys of authorities are."""
+        return self.file.parent / "authority"
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self._port}"
+
+    def kept_by(self, store: str = "") -> None:
+        """Let the settings name an etcd, or none."""
         config = self._root / "etc/netcommon/config.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
-        config.write_text(f'[registry]\nstore = "{store}"\n')
+        lines = [f'listen = ["127.0.0.1:{self._port}", "[::1]:{self._port}"]\nnames = ["localhost"]'] if self._port else []
+        lines += [f'store = "{store}"'] if store else []
+        config.write_text("\n".join(["[registry]", *lines, ""]))
+
+    def token(self, *words: str) -> str:
+        """Make a token."""
+        return str(json.loads(self.command("token", "create", *words, "--json").stdout)["value"]["token"])
 
     def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of the registry's."""

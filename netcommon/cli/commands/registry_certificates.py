@@ -235,7 +235,7 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
 
     A key is made here, which stays here, and a certificate is got for it: /var/lib/netcommon/certificates. With the token of a node the
     machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. With several
-    addresses the next one is asked where one does not answer.
+    addresses the next one is asked where one does not answer, or cannot do it.
     """
     as_root(app)
     joining = import_module("netregistry.joining")

@@ -30,7 +30,11 @@ from netregistry.stores.base import (
     Unavailable,
     Watch,
 )
-from tests.contract.stores.conftest import Engine
+from tests.contract.stores.conftest import ENGINES, Engine
+from tests.support.sample import FULL, sample
+
+#: Etcd's time passes as it does, for many seconds: one member and three in a full run, three otherwise.
+LEASES = pytest.mark.parametrize("engine", sample(ENGINES, 2), indirect=True)
 
 
 def put(store: Store, key: str, value: bytes) -> int:
@@ -243,6 +247,7 @@ def test_all_of_it_is_there_after_a_restart(engine: Engine) -> None:
     assert put(again, "c", b"") > newest
 
 
+@LEASES
 def test_leases(engine: Engine) -> None:
     store = engine.store
     lease, other = store.grant(10 * engine.second), store.grant(100)
@@ -278,6 +283,7 @@ def test_many_leases_are_kept_at_once(store: Store) -> None:
     assert store.keep_all([]) == frozenset() and len(now(store)) == 30
 
 
+@LEASES
 def test_a_key_written_without_its_lease_stays(engine: Engine) -> None:
     lease = engine.store.grant(10 * engine.second)
     engine.store.commit([], [Put("a", b"1", lease), Put("b", b"1", lease)])
@@ -285,6 +291,7 @@ def test_a_key_written_without_its_lease_stays(engine: Engine) -> None:
     engine.passes(11, lambda: now(engine.store) == {"a": b"2"})
 
 
+@LEASES
 def test_a_lease_begins_anew_after_a_restart(engine: Engine) -> None:
     lease = engine.store.grant(10 * engine.second)
     engine.store.commit([], [Put("a", b"", lease)])
@@ -335,7 +342,7 @@ class Step(NamedTuple):
 STEPS = st.builds(Step, st.lists(KEYS, max_size=2, unique=True), st.integers(0, 2), st.one_of(CHANGES, CHANGES, st.none()))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=60 if FULL else 20)
 @given(st.lists(STEPS, max_size=25), st.data())
 def test_any_history(fresh: Callable[[], Store], steps: list[Step], data: st.DataObject) -> None:
     """Hold the store against a list of all that it ever held, after each step."""

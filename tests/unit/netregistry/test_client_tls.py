@@ -1,23 +1,27 @@
-"""The client by TLS against a service that is none: what drips, and who shows another's certificate."""
+"""The client against a service that is none, or cannot do it: what drips, who shows another's certificate, and several addresses."""
 
 from __future__ import annotations
 
 import gc
 import http.client
+import http.server
+import json
 import socket
+import socketserver
 import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from netregistry.authority import x509
-from netregistry.client import Client
+from netregistry.client import Client, Problem
 from netregistry.credentials import trusting
-from netregistry.reach import Places, TlsPlace
+from netregistry.reach import Places, TlsPlace, UnixPlace
 from runtime.errors import NetcommonError
 
 AUTHORITY = x509.make_authority(time.time())
@@ -87,3 +91,69 @@ def test_nothing_is_left_open_where_nobody_answers(tmp_path: Path, monkeypatch: 
         assert [each for each in gc.get_objects() if isinstance(each, http.client.HTTPResponse | NetcommonError)] == []
     finally:
         gc.enable()
+
+
+@contextmanager
+def unable(kind: str) -> Iterator[tuple[UnixPlace, list[str]]]:
+    """Be a service that answers everything with 503; give where it is, and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length", "0"))
+            self.rfile.read(length)
+            asked.append(self.headers.get("Idempotency-Key", ""))
+            body = json.dumps({"type": f"/v1/problems/{kind}", "status": 503, "detail": kind} if kind else {}).encode()
+            self.send_response(503 if kind else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def address_string(self) -> str:
+            return ""
+
+    with tempfile.TemporaryDirectory() as folder, socketserver.ThreadingUnixStreamServer(f"{folder}/socket", Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield UnixPlace(f"{folder}/socket"), asked
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (("unavailable", ""), ""),
+        (("unavailable", "unavailable", ""), ""),
+        (("unsure", "unavailable"), "unsure"),
+        (("unavailable", "unsure"), "unsure"),
+        (("unavailable", "waiting"), "waiting"),
+        (("unavailable",), "unavailable"),
+    ],
+)
+def test_what_one_service_cannot_do_another_one_is_asked_for(kinds: tuple[str, ...], told: str) -> None:
+    """Once each, with the same id; who was of use is asked first from then on, and what may be done is told as that."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(unable(kind)) for kind in kinds]
+        client = stack.enter_context(Client(Places(place for place, _asked in made), seconds=5.0))
+        if told:
+            with pytest.raises(Problem) as refused:
+                client.change("POST", "networks", {})
+            assert refused.value.kind == told
+            with pytest.raises(Problem):
+                list(client.export())
+        else:
+            client.change("POST", "networks", {})
+            client.get("nics")
+        every = [asked for _place, asked in made]
+        assert len({asked[0] for asked in every}) == 1 and every[0][0], "the id lets it be done once"
+        assert [len(asked) for asked in every] == ([1] * (len(kinds) - 1) + [2] if not told else [2] * len(kinds))

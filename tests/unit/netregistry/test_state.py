@@ -88,6 +88,28 @@ def test_unknown_since_the_lease_ended(two: Nodes) -> None:
     assert two.shown.state == "running"
 
 
+def test_a_node_that_comes_back_has_nothing_of_what_it_ran_until_it_says_so(two: Nodes) -> None:
+    """It was turned off, its guest was started elsewhere: what it had said is of before its boot, and no conflict."""
+    two.says(0, "running")
+    two.dies(0)
+    two.says(1, "running")
+    two.sign_on(0, "22222222-0000-4000-8000-000000000000")
+    assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,))
+    two.says(0, "running")
+    assert two.shown.state == "conflict", "what it says now counts"
+
+
+def test_a_node_that_comes_back_and_has_said_nothing_is_unknown_since_it_last_did(two: Nodes) -> None:
+    two.says(0, "running")
+    said = two.registry.local.view.reports(two.nodes[0].name)
+    assert said is not None
+    two.dies(0)
+    two.sign_on(0, "22222222-0000-4000-8000-000000000000")
+    assert (two.shown.state, two.shown.nodes, two.shown.since) == ("unknown", (two.nodes[0].name,), said.time)
+    two.says(0, "stopped")
+    assert two.shown.state == "stopped"
+
+
 def test_a_failover_is_where_it_was_seen_last(two: Nodes) -> None:
     two.says(0, "running")
     two.says(1, "running")

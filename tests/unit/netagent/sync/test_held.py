@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,19 @@ from netagent.sync import held, wishes
 from netagent.sync.driver import Sync
 from netagent.sync.jobs import NEVER
 from netagent.sync.messages import Answered, Apply, Close, Did, Drop, Ended, Failure, Hello, Keep, Line, Marked, Wanted, Watch
+from netagent.sync.reading import Revision
 from netcommon.host.api.host import Answer
+from netcommon.lifecycle import up
+from netcommon.lifecycle.context import Node
+from netcommon.log import Log
+from netregistry.stores import files
+from netregistry.stores.sqlite import SqliteStore
 from runtime import networks, wanted
+from runtime.errors import HostRefused
+from runtime.nic import Nic
+from runtime.store import Store
 from tests.support.registry import NODES
-from tests.support.service import Served
+from tests.support.service import Served, served
 from tests.support.sim import UUIDS, Sim, nic
 from tests.support.sync_agent import Agent, item_revision, reports, shown
 from tests.unit.netagent.sync.test_machine import Turned, leave, options
@@ -75,6 +84,21 @@ def shut(folder: str) -> Iterator[None]:
         yield
     finally:
         os.chmod(folder, 0o755)
+
+
+def no_room(*_anything: Any) -> None:
+    raise HostRefused("cannot write: No space left on device")
+
+
+def ready(sync: Sync) -> Revision:
+    found = sync.machine.inbox.ready
+    assert found is not None
+    return found
+
+
+def told_on_disk(sim: Sim, network: str) -> tuple[str, ...]:
+    found = networks.read(sim.paths, network, [], readonly=True)
+    return found.resolvers if found is not None else ()
 
 
 def set_options(agent: Agent, value: str, uuid: str = UUIDS[0]) -> None:
@@ -246,6 +270,91 @@ def test_what_is_lost_on_disk_is_written_again(agent: Agent, sim: Sim, blue: str
 def resolvers(sim: Sim, uuid: str) -> tuple[str, ...]:
     found = networks.read(sim.paths, uuid, [], readonly=True)
     return () if found is None else found.resolvers
+
+
+def test_what_its_network_says_while_a_nic_comes_up_reaches_it(agent: Agent, sim: Sim, blue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook has read what the network said before; when that changes, no NIC is up in it yet."""
+    with agent.running() as sync:
+        comes(agent, sim, sync)
+        stops(agent, sim, sync)
+        with_kept = up.with_kept
+
+        def overtaken(node: Node, one: Nic, log: Log) -> Nic:
+            found = with_kept(node, one, log)
+            agent.service.client().change("PATCH", f"networks/{blue}", {"resolvers": ["192.0.2.66"]})
+            agent.until(lambda: told_on_disk(sim, blue) == ("192.0.2.66",) and sync.machine.idle, "the network is on disk")
+            return found
+
+        monkeypatch.setattr(up, "with_kept", overtaken)
+        hook = sim.node._replace(store=Store(sim.paths, sim.node.identity.netns, sim.node.identity.boot))  # it is a process of its own
+        up.up(hook, nic("bridged"), sim.call())
+        assert in_force(sim) == (ALL, ("192.0.2.53",))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: in_force(sim) == (ALL, ("192.0.2.66",)), "it is told what its network says now")
+
+
+def test_what_was_refused_of_a_network_is_tried_again_by_an_agent_that_begins(
+    often: Agent, sim: Sim, blue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = often
+    with agent.running() as sync:
+        comes(agent, sim, sync)
+        with monkeypatch.context() as full:
+            full.setattr(Store, "write", no_room)
+            agent.service.client().change("PATCH", f"networks/{blue}", {"resolvers": ["192.0.2.66"]})
+            agent.until(lambda: "No space left" in agent.alarms.active().get("registry-refused", ""), "it is refused, and said")
+            assert told_on_disk(sim, blue) == ("192.0.2.66",) and in_force(sim)[1] == ("192.0.2.53",)
+    with agent.running():
+        agent.until(lambda: in_force(sim) == (ALL, ("192.0.2.66",)), "it is told what its network says now")
+
+
+def test_a_nic_that_comes_without_what_is_wanted_of_it_is_given_it_however_often(often: Agent, sim: Sim, blue: str) -> None:
+    """Its file cannot be read when it comes, or is lost: once it was pushed, and is another one now."""
+    agent = often
+    with agent.running() as sync:
+        comes(agent, sim, sync)
+        for _ in range(3):
+            stops(agent, sim, sync)
+            sim.wall += 1.0
+            with shut(sim.paths.wanted):
+                sim.up(nic("bridged"))
+                assert in_force(sim) == ({}, None)
+            sync.marked(UUIDS[0])
+            agent.until(lambda: in_force(sim) == (ALL, ("192.0.2.53",)) and sync.machine.idle, "it is as it is wanted")
+        for _ in range(3):
+            stops(agent, sim, sync)
+            sim.wall += 1.0
+            os.remove(f"{sim.paths.wanted}/{UUIDS[0]}.json")
+            sim.up(nic("bridged"))
+            sync.marked(UUIDS[0])
+            agent.until(lambda: in_force(sim)[0] == ALL and sync.machine.idle, "it is as it is wanted")
+
+
+def test_what_an_earlier_epoch_has_said_is_not_done_after_a_restore(tmp_path: Path, sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full when it said it, and the backup is of before."""
+    monkeypatch.setattr(wishes, "AGAIN", 0.5)
+    path, backup = str(tmp_path / "registry.sqlite"), str(tmp_path / "backup.sqlite")
+    agent, there = Agent(sim, str(tmp_path / "socket")), nic("bridged")
+    agent.rules = agent.rules._replace(every=HOURLY)
+    store = SqliteStore.create(path, "first")
+    with ExitStack() as running, monkeypatch.context() as full:
+        with served(tmp_path, store=store) as agent.service:
+            agent.service.join(0, CLUSTER)
+            body = {"instance": there.instance, "index": 0, "mac": there.mac, "cluster": CLUSTER}
+            agent.service.client().change("POST", "nics", {"uuid": UUIDS[0], **body})
+            sync = running.enter_context(agent.running())
+            agent.until(lambda: sync.machine.idle, "it is in step")
+            store.backup(backup)
+            full.setattr(wanted, "write", no_room)
+            set_options(agent, "yes")
+            agent.until(lambda: bool(sync.machine.wishes.refused()), "it is not held")
+        files.bring_back(backup, path)
+        with served(tmp_path, store=SqliteStore(path)) as agent.service:
+            agent.until(lambda: sync.machine.inbox.complete and ready(sync).epoch != "first", "it is told all anew")
+            agent.until(lambda: sync.machine.idle, "it is in step")
+            full.undo()
+            agent.passes(2.0)
+            assert on_disk(sim) == ("", "", {}) and not sync.machine.wishes.refused()
 
 
 def test_a_guest_that_comes_without_its_network_is_told_it_at_once(agent: Agent, sim: Sim, blue: str) -> None:

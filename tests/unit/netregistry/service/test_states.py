@@ -57,7 +57,8 @@ def something(registry: Kept, chance: random.Random) -> None:
     elif kind == "report":
         registry.report(node(number), removed=(uuid,))
     elif kind == "life" and registry.local.view.node(NODES[number]):
-        registry.local.sign_on(node(number), AGENTS[number], 20.0)
+        alive = registry.local.view.alive(NODES[number])
+        registry.local.sign_on(node(number), alive.incarnation if alive else chance.choice(AGENTS), 20.0)
     elif kind in ("forget", "fence"):
         registry.ask(f"node.{kind}", NODES[number], {"force": chance.random() < 0.3})
     elif kind == "join":
