@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from netregistry.stores.base import Unavailable
 from tests.support import bootstrap
 from tests.support.browser import Browser, Forward, Page, browser, forwarded
 from tests.support.pages import HOSTILE, hostile, seen
@@ -213,3 +214,35 @@ def test_a_page_of_another_site_gets_nothing(page: Page, service: Served, filled
         page.go("about:blank")
     assert service.everything() == before
     page.forget()
+
+
+def test_a_name_that_is_made_to_lead_here_gets_nothing(page: Page, port: Forward, service: Served, filled: dict[str, str]) -> None:
+    """DNS rebinding: to the browser that site is one with us, and its scripts read what is answered."""
+    page.call("Page.setBypassCSP", enabled=True)
+    with forwarded(service.path) as all_of_it:
+        for number in (port.port, all_of_it.port):
+            page.go(f"http://evil.example:{number}/nics")
+            assert "web1/0" not in page.text and "403" in page.text
+            for target in ("/nics", "/v1/nics", "/v1/backup"):
+                asked = page.run(f"fetch('{target}').then(said => said.text().then(text => [said.status, text]))")
+                assert asked[0] == 403 and "web1" not in asked[1]
+        assert page.run("fetch('/v1/compact', {method: 'POST'}).then(said => said.status)") == 403
+        page.go("about:blank")
+    page.forget()
+
+
+def test_a_store_that_does_not_answer_is_said_on_the_open_page(
+    page: Page, port: Forward, service: Served, filled: dict[str, str], pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_given: object) -> None:
+        raise Unavailable("no majority answers")
+
+    go(page, port, "/networks")
+    page.until(f"{LIVE} === 'Live'")
+    with monkeypatch.context() as patched:
+        patched.setattr(service.service.registry.local, "catch_up", away)
+        page.until(f"{LIVE}.startsWith('The store has not answered for ')")
+        go(page, port, "/nics")
+        page.until("document.getElementById('main').innerText.includes('The store has not answered for ')")
+        page.picture(pictures / "age.png", 300)
+    page.until(f"{LIVE} === 'Live'")

@@ -28,7 +28,7 @@ STARTED = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-default-browser-check"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--mute-audio"),
     *("--disable-features=OptimizationHints,MediaRouter,Translate", "--force-color-profile=srgb", "--hide-scrollbars"),
-    "--remote-debugging-pipe",
+    *("--remote-debugging-pipe", "--host-resolver-rules=MAP *.example 127.0.0.1"),
 )
 READS, WRITES = 3, 4  #: the descriptors by which Chromium is spoken to
 HIGH = 20  #: descriptors from here on are in nobody's way

@@ -116,7 +116,7 @@
     stream = null;
     if (!broken) return;
     lost = lost || heard || Date.now();
-    say("Not live since " + clock(lost) + ": the registry does not answer. Trying again.", true);
+    say("Not live since " + clock(lost) + ": this is what was so then. Trying again.", true);
     setTimeout(begin, AGAIN_AFTER);
   }
 

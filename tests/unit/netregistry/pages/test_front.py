@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -128,6 +129,18 @@ def test_a_search_that_is_hostile_is_text(service: Served) -> None:
     shown = look(service, "/find?text=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
     assert 'Nothing has "><script>alert(1)</script> in its name' in shown.text
     assert "text is '\\u202e'" in look(service, "/find?text=%E2%80%AE", 400).text
+
+
+@pytest.mark.parametrize("path", ["/", "/nics", "/nodes", "/networks", "/conflicts", "/history", "/find", f"/nics/{NODES[0]}/history"])
+def test_no_query_is_a_fault(service: Served, filled: dict[str, str], path: str) -> None:
+    """Whatever is asked for: a page, or one that says what is wrong with it."""
+    names = ("after", "before", "state", "network", "node", "cluster", "instance", "owner", "alive", "text", "x")
+    for text in (*HOSTILE.values(), ":", f"{NODES[0]}:", "a" * 1300 + ":", "%", "01900000-0000-7000-8000-000000000000", "true"):
+        for name in names:
+            said = service.say("GET", f"{path}?{name}={quote(text.encode('utf-8', 'surrogatepass'), safe='')}", None, Accept="text/html")
+            assert said.status in (200, 400), (name, text, said)
+            assert page(said.body).tags <= TAGS
+    assert service.service.figures.faults == 0, service.log.lines
 
 
 # -- paging
