@@ -189,7 +189,7 @@ class Sheets:
     def conflicts(self, wanted: Mapping[str, Any]) -> Sheet:
         """Show what several NICs want, by key; and NICs that are in conflict, most of them by that, others since they run twice."""
         view, after = self._view, wanted.get("after", "").partition(":")[2]
-        found = [each for each in state.all_conflicts(view) if each.claim > after]
+        found = [each for each in state.all_conflicts(view, self._registry.states.members("conflict")) if each.claim > after]
         rows = [self._conflict_row(view, each) for each in found[:ROWS]]
         twice: list[NicRow] = []
         for key in self._registry.states.members("conflict"):
