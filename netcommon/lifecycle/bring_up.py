@@ -147,7 +147,7 @@ class BringUp:
         return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
 
     def _finished(self, record: Record, view: View) -> Record | None:
-        """Bring an undoing to its end that stopped: our mark may be gone, what is left look like another's. Give what is still on record."""
+        """Bring an undoing that stopped to its end: our mark may be gone, what is left look like another's. Give what is on record."""
         try:
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
