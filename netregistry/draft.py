@@ -10,7 +10,7 @@ from netregistry.model import keys
 from netregistry.model.codec import dump, write
 from netregistry.model.history import Change, Entry
 from netregistry.refusal import Refused
-from netregistry.stores.base import LONGEST_VALUE, MOST, Delete, Expect, Put
+from netregistry.stores.base import LARGEST, LONGEST_VALUE, MOST, Delete, Expect, Put, commit_size
 from netregistry.view import groups
 
 if TYPE_CHECKING:
@@ -139,4 +139,7 @@ class Draft:
             value = self._after[key]
             done.append(Delete(key) if value is None else Put(key, dump(value)))
         tests = {keys.history(self.request): 0, keys.LEDGER: self.view.at(keys.LEDGER), **self._expected}
-        return Commit(tuple(Expect(key, revision) for key, revision in tests.items()), tuple(done))
+        commit = Commit(tuple(Expect(key, revision) for key, revision in tests.items()), tuple(done))
+        if (size := commit_size(*commit)) > LARGEST:
+            raise Refused("too-large", f"{size} bytes would change at once, more than {LARGEST}: ask for less in one request")
+        return commit

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from netcommon.doctor.finding import Finding, Patient
-from netcommon.doctor.uplinks import closed
+from netcommon.doctor.uplinks import shut
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.lifecycle.execute import decode
 from netcommon.operations.route import GuestRoute, PrefixRoute
@@ -99,7 +99,7 @@ def forwarding(patient: Patient) -> Iterator[Finding]:
 def _forwarding4(patient: Patient, needed: bool) -> Iterator[Finding]:
     """Each device's own forwarding decides on what comes in there; ip_forward does nothing but set that of all."""
     off = patient.view.sysctl("net/ipv4/ip_forward") == "0"
-    names, found = closed(patient, AF_INET) if needed else ([], False)
+    names, doubtful, found = shut(patient, AF_INET) if needed else ([], [], False)
     if off and (names or not found):
         some = f": {', '.join(names)} forward nothing of routed IPv4 NICs" if names else ": interfaces forward IPv4 only if their own is 1"
         yield Finding(
@@ -112,6 +112,10 @@ def _forwarding4(patient: Patient, needed: bool) -> Iterator[Finding]:
         settings = " ".join(f"net.ipv4.conf.{name.replace('.', '/')}.forwarding=1" for name in names)
         text = f"forwarding of {', '.join(names)} is 0: what comes in there of routed IPv4 NICs goes no further"
         yield Finding("error", "forwarding", text, f"sysctl -w {settings}, and the same in /etc/sysctl.d")
+    elif doubtful:
+        text = f"forwarding of {', '.join(doubtful)} is 0, where default routes lead: what comes in there of routed IPv4 NICs ends"
+        remedy = "nothing, where that network must not be routed, and guests talk with others; else net.ipv4.conf.DEVICE.forwarding=1"
+        yield Finding("info", "forwarding", text, remedy)
 
 
 def netfilter(patient: Patient) -> Iterator[Finding]:

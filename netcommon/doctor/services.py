@@ -10,7 +10,9 @@ from typing import Any
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.doctor.stale_state import TAP
+from netcommon.host.api.host import View
 from netcommon.host.ovs.jsonrpc import JsonRpc
+from netcommon.operations.ovs import bond_of
 from runtime.errors import TryAgain
 
 #: What to do about a port whose device no hypervisor has made: most likely it is to come back.
@@ -45,13 +47,23 @@ def ovs(patient: Patient, clock: Callable[[], float] = time.monotonic) -> Iterat
     for row in rows:
         name = str(row["name"])
         if row["type"] == "" and row["ofport"] == -1 and patient.view.link(name) is None:
-            port = patient.view.ovs_port(name)
-            if port is None or port.owner:
-                continue
-            if TAP.fullmatch(name):
-                yield Finding("warning", "leftovers", f"OVS port {name}: its device is gone", f"ovs-vsctl del-port {name}")
-            else:
-                yield Finding("warning", "ovs", f"OVS port {name} on {port.bridge}: its device is not there", ABSENT)
+            yield from _without_device(patient.view, name)
+
+
+def _without_device(view: View, name: str) -> Iterator[Finding]:
+    """Yield what an interface of Open vSwitch whose device is not there means, unless gc sees to it."""
+    port = view.ovs_port(name)
+    bond = bond_of(view, name) if port is None else None
+    if bond is not None:
+        rest = f"ovs-vsctl --id=@gone get Interface {name} -- remove Port {bond.name} interfaces @gone"
+        text = f"bond {bond.name} on {bond.bridge}: its member {name} is not there"
+        yield Finding("warning", "ovs", text, f"bring that device back; {rest}, where it has gone for good")
+    elif port is None or port.owner:
+        return
+    elif TAP.fullmatch(name):
+        yield Finding("warning", "leftovers", f"OVS port {name}: its device is gone", f"ovs-vsctl del-port {name}")
+    else:
+        yield Finding("warning", "ovs", f"OVS port {name} on {port.bridge}: its device is not there", ABSENT)
 
 
 def syslog(patient: Patient) -> Iterator[Finding]:

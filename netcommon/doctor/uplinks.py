@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link
+from netcommon.operations.forwarding import closed, forwards
 from netcommon.operations.neighbour import GatewayNeighbour, ProxyNeighbour
 from netcommon.operations.routed_uplink import ANYWHERE, uplinks
 from netcommon.operations.table import MAIN
@@ -14,6 +15,7 @@ from netcommon.options.addresses import Addresses, addresses_of
 from netcommon.options.sources import options_of
 from runtime.errors import NicInvalid
 from runtime.record import Record
+from runtime.typed import NamedTuple
 
 SCOPE_LINK = 253
 NEAR = (2, 3, 4, 16)  #: protocols of routes to networks on a link (ip-route(8)): kernel, boot, static, dhcp
@@ -35,31 +37,28 @@ def check(patient: Patient) -> Iterator[Finding]:
                     yield finding
 
 
-def closed(patient: Patient, family: int) -> tuple[list[str], bool]:
-    """Name the uplinks and devices of routed NICs that do not forward what comes in there themselves; and tell whether there are uplinks.
+class Shut(NamedTuple):
+    """What does not forward of what comes in there of routed NICs."""
 
-    Of a NIC with several uplinks they count where none forwards: one of them may be a network that must not be routed.
-    In IPv4 each device's own setting counts; that of all devices does nothing but set them (inet_forward_change() in net/ipv4/devinet.c).
-    """
-    names: dict[str, None] = {}
-    found = False
-    path = "net/ipv4/conf" if family == AF_INET else "net/ipv6/conf"
+    names: list[str]  #: of devices of such NICs, and of uplinks, where nothing else leads on
+    doubtful: list[str]  #: of uplinks, where something does
+    uplinks: bool  #: there are any
 
-    def shut(name: str) -> bool:
-        return patient.view.sysctl(f"{path}/{name}/forwarding") == "0"
 
+def shut(patient: Patient, family: int) -> Shut:
+    """Look at each device's own setting: in IPv4 that of all does nothing but set them (inet_forward_change() in net/ipv4/devinet.c)."""
+    names, doubtful, found = dict[str, None](), dict[str, None](), False
     for record in patient.records:
         if record.nic.mode != "routed" or family not in _addresses(patient, record).families:
             continue
-        table = patient.view.table(record.nic.link) if record.nic.link else MAIN
-        links = uplinks(patient.view, family, table or MAIN).links
-        found = found or bool(links)
-        if all(shut(link.name) for link in links):
-            names.update(dict.fromkeys(link.name for link in links))
+        table = (patient.view.table(record.nic.link) if record.nic.link else MAIN) or MAIN
+        found = found or bool(uplinks(patient.view, family, table).links)
+        off = closed(patient.view, family, table)
+        (names if off.certain else doubtful).update(dict.fromkeys(off.names))
         device = patient.view.link_at(record.ifindex)
-        if device is not None and shut(device.name):
+        if device is not None and not forwards(patient.view, family, device.name):
             names[device.name] = None
-    return list(names), found
+    return Shut(list(names), [name for name in doubtful if name not in names], found)
 
 
 def probes(patient: Patient) -> Iterator[Finding]:

@@ -406,7 +406,7 @@ class BringUp:
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
         try:
-            back = change_back(self.node, record, call, self.held)
+            back = change_back(self.node, record, call, self.held, isinstance(error, Interrupted))
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
         except NetcommonError as second:
             self.log.error(f"it could not be put back as it was, and stays up: {second}")

@@ -30,7 +30,7 @@ NOTHING = Lost()
 
 
 def of_nic(view: View, record: Record, operations: Sequence[Operation], settings: Settings) -> Lost:
-    """Look at a NIC whose device is there. Raises TryAgain."""
+    """Look at a NIC whose device is there. Raises TryAgain; HostRefused without the program that could tell."""
     whole, some = bridge_cut_off.cut_off(view, record.nic.mac, operations), list[tuple[str, str]]()
     whole += [*filtered.bridged(view, record.nic.ip, operations), *ovs_cut_off.cut_off(view, operations)]
     if record.nic.mode == "routed":

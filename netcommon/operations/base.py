@@ -178,7 +178,10 @@ class Operation(Protocol):
         return self
 
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
-        """Put our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default."""
+        """Put our mark in the place of what Ganeti's script has made; ``before``: it, before ``taken_over``. Nothing by default.
+
+        Where that has been asked for before, ``before`` is the same, and what is still without our mark gets it.
+        """
         return ()
 
     def unplugged(self) -> Operation | None:

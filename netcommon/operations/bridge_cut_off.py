@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from netcommon.host.api.datapath import FORWARDING, LEARNING, LISTENING
 from netcommon.host.api.facts import LOCAL, STATIC
 from netcommon.operations.bridge import BridgePort, shut
 from netcommon.operations.link import marked
+from netcommon.operations.node_reached import node_reached
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -62,21 +61,17 @@ def _stopped(view: View, bridge: Link, link: Link, entry: FdbEntry | None) -> li
 def _isolated(view: View, bridge: Link, link: Link) -> list[tuple[str, str]]:
     """Compare the port with all others: two isolated ports exchange nothing, and the node's own side of the bridge is never isolated."""
     port = view.port(link.index)
-    if port is None or not port.isolated or node_reached(view, bridge):
+    if port is None or not port.isolated:
         return []
     others = [each for each in view.ports(bridge.index) if each.index != link.index]
     ways = [each for each in others if each.holders < 0 and not marked(each)]
     if not ways or not all((other := view.port(each.index)) is not None and other.isolated for each in others):
         return []
+    if node_reached(view, bridge):
+        return []
     names = " and ".join(each.name for each in ways)
     text = f"{link.name} is isolated as a port of {bridge.name}, and so is {names}, by which {bridge.name} leads on"
     return [(text, f"bridge link set dev {ways[0].name} isolated off")]
-
-
-def node_reached(view: View, bridge: Link) -> bool:
-    """Tell whether the node itself may be reached by the bridge: at an address, or by a VLAN interface upon it."""
-    addressed = any(not ip_address(each.address).is_link_local for each in view.addresses(bridge.index))
-    return addressed or any(link.lower == bridge.index for link in view.links_of("vlan"))
 
 
 def _entry(view: View, bridge: Link, link: Link, mac: str) -> FdbEntry | None:

@@ -12,8 +12,8 @@ from netcommon.host.api.nftables import BRIDGE, EGRESS, INET, INET_FORWARD, INET
 from netcommon.host.nftables.expressions import DROP, verdict
 from netcommon.host.rtnetlink.attributes import MalformedError, attributes, each, string
 from netcommon.operations.bridge import BridgePort
-from netcommon.operations.bridge_cut_off import node_reached
 from netcommon.operations.link import link_of
+from netcommon.operations.node_reached import node_reached
 from netcommon.operations.route import GuestRoute, PrefixRoute
 from runtime.typed import TYPE_CHECKING
 
@@ -48,11 +48,18 @@ def bridged(view: View, ip: str, operations: Iterable[Operation]) -> list[tuple[
         bridge = view.link_at(link.master) if link is not None else None
         if link is None or bridge is None:
             continue
-        hooks = ALL if node_reached(view, bridge) else HANDED_ON  # a guest may be there for the node alone, or have it for its router
-        found += [*_at(view, link), *_dropping(view, (BRIDGE,), hooks)]
-        lost = [_called(view, bridge, family, hooks) for family in ([_family(ip)] if ip else CALLING)]
+        found += [*_at(view, link), *_lost(view, bridge, _dropping(view, (BRIDGE,), HANDED_ON))]
+        lost = [_lost(view, bridge, _called(view, bridge, family)) for family in ([_family(ip)] if ip else CALLING)]
         found += [chain for chains in lost for chain in chains] if all(lost) else []
     return _said(found)
+
+
+def _lost(view: View, bridge: Link, chains: Iterable[NftChain]) -> list[NftChain]:
+    """Leave out what frames for the node itself do not meet, where a guest may be on the bridge for it alone, or have it for its router."""
+    found = list(chains)
+    if all(chain.hook in ALL for chain in found) or not node_reached(view, bridge):
+        return found
+    return [chain for chain in found if chain.hook in ALL]
 
 
 def routed(view: View, ifindex: int, device: str, operations: Iterable[Operation]) -> list[tuple[str, str]]:
@@ -68,14 +75,14 @@ def _family(ip: str) -> int:
     return AF_INET6 if ":" in ip else AF_INET
 
 
-def _called(view: View, bridge: Link, family: int, hooks: Collection[int]) -> list[NftChain]:
+def _called(view: View, bridge: Link, family: int) -> list[NftChain]:
     """Give the chains that drop all of a family which br_netfilter has pass IP's hooks: of frames with a tag it does not."""
     setting, place = CALLING[family]
     value, state = view.sysctl(f"net/bridge/{setting}"), view.device_state(bridge.index)
     own = state is not None and state.bridge is not None and state.bridge.nf_call[place]
     if bridge.vlan_filtering or value is None or not (own or value == "1"):
         return []
-    return list(_dropping(view, OF[family], hooks))
+    return list(_dropping(view, OF[family], HANDED_ON))
 
 
 def _at(view: View, link: Link) -> list[NftChain]:

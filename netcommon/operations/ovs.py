@@ -25,6 +25,12 @@ def standing(view: View, device: str, bridge: str, owner: str) -> OvsPort | None
     return port if port is not None and (port.bridge, port.owner) == (bridge, owner) and port.ofport > 0 else None
 
 
+def bond_of(view: View, device: str) -> OvsPort | None:
+    """Give the port of several members of which one is the device; it has another name."""
+    every = (port for switch in view.ovs_switches() for port in view.ovs_bridge_ports(switch.name))
+    return next((port for port in every if any(member.name == device for member in port.members)), None)
+
+
 def running(view: View) -> None:
     """Raise TryAgain where Open vSwitch is stopped: what is not there of it may be in its database, and come back."""
     if view.ovs_away():

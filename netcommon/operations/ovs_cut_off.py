@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
+from netcommon.operations.node_reached import node_reached
 from netcommon.operations.ovs import Port, standing
-from runtime.errors import NetcommonError
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,18 +21,15 @@ SHUT = {
 
 
 def cut_off(view: View, operations: Iterable[Operation]) -> list[tuple[str, str]]:
-    """Return why a NIC that is a port as it was made has no network all the same, and what helps.
+    """Return why a NIC that is a port as it was made has no network all the same, and what helps. Raises TryAgain, HostRefused.
 
-    Where Open vSwitch does not answer, what its operations are asked says so.
+    What is a fault of the bridge reads the same for each of its NICs.
     """
     found: list[tuple[str, str]] = []
     for one in operations:
         if isinstance(one, Port):
-            try:
-                port = standing(view, one.device, one.bridge, one.owner)
-                found += _cut_off(view, port) if port is not None else []
-            except NetcommonError:
-                continue
+            port = standing(view, one.device, one.bridge, one.owner)
+            found += _cut_off(view, port) if port is not None else []
     return found
 
 
@@ -50,10 +45,10 @@ def _cut_off(view: View, port: OvsPort) -> list[tuple[str, str]]:
         if word in config
     ]
     if not switch.controlled and seen.taken is not None and not seen.taken & {0, port.ofport}:
-        text = f"{switch.name} has no flow that takes on what comes in by {port.name}: it drops all of it"
+        text = f"{switch.name} has no flow that takes on what comes in by the guest's port: it drops all of it"
         found.append((text, f"ovs-ofctl add-flow {switch.name} priority=0,actions=NORMAL, or what your own flows are to do"))
     elif not switch.controlled and (match := dict(seen.dropped).get(port.ofport)):
-        text = f"a flow of {switch.name} that is not ours drops all that comes in by {port.name}: {match}"
+        text = f"a flow of {switch.name} that is not ours drops all that comes in by the guest's port: {match}"
         found.append((text, f"ovs-ofctl --strict del-flows {switch.name} table=0,{match}, or a flow before it for what is to pass"))
     return [*found, *_protected(view, port)]
 
@@ -67,11 +62,11 @@ def _protected(view: View, port: OvsPort) -> list[tuple[str, str]]:
     if not ways or not all(each.protected or (each.internal and not _reached(view, each)) for each in others):
         return []
     names = " and ".join(each.name for each in ways)
-    text = f"port {port.name} of {port.bridge} is protected, and so is {names}, by which {port.bridge} leads on"
+    text = f"the guest's port of {port.bridge} is protected, and so is {names}, by which {port.bridge} leads on"
     return [(text, f"ovs-vsctl set Port {ways[0].name} protected=false")]
 
 
 def _reached(view: View, port: OvsPort) -> bool:
-    """Tell whether the node has an address at its own port that a guest may reach."""
+    """Tell whether guests may be meant to reach the node by a port of its own, or who else has its device: a namespace, a bridge."""
     link = view.link(port.name)
-    return link is not None and any(not ip_address(each.address).is_link_local for each in view.addresses(link.index))
+    return port.ofport > 0 if link is None else bool(link.master) or node_reached(view, link)

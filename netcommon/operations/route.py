@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LOOPBACK = 1  #: the index of lo in every network namespace
 LOOKUP = 1  #: FR_ACT_TO_TBL: what a policy rule does that looks up a table
 SCOPE_LINK, SCOPE_UNIVERSE = 253, 0
+OWN = 2  #: RTN_LOCAL: what table local keeps of an address of the node
 BITS = {AF_INET: 32, AF_INET6: 128}  #: of an address
 METRIC = {AF_INET: 0, AF_INET6: 1024}  #: of a guest's route; in IPv6 the kernel's own where none is given
 
@@ -181,7 +182,8 @@ def own(view: View, family: int, destination: str, table: int) -> str:
     behind one that leads to the guest's. A VRF's table is of a network of its own, which may use them again.
     """
     address, _, length = destination.partition("/")
-    if int(length) < BITS[family] or not view.local(family, address):
+    kind = view.local(family, address) if int(length) == BITS[family] else 0
+    if not kind:
         return ""
     if table != MAIN and any(vrf.table == table for vrf in view.links_of("vrf")):
         return ""
@@ -191,6 +193,8 @@ def own(view: View, family: int, destination: str, table: int) -> str:
         return ""
     if any(each.address == address for each in view.addresses()):
         return f"{address} is an address of this node itself, which gets what is for it: no route leads it to a guest"
+    if kind == OWN:
+        return f"a route of type local (ip-route(8)) has this node take what is for {address} for its own: no route leads it to a guest"
     what = "the broadcast address of a network" if family == AF_INET else "the anycast address of the routers in a network"
     return f"{address} is {what} that this node is in, and gets what is for it: no route leads it to a guest"
 
@@ -235,7 +239,11 @@ class GuestRoute(GuestRouteFields, ThroughTap):
         return self._replace(found=ABSENT) if self.found == FOREIGN else self
 
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
-        return [AddRoute(self.route())] if self != before and self.found != FOREIGN else []
+        from netcommon.operations.ganeti_rule import RTPROT_BOOT, RTPROT_UNSPEC  # where a NIC is adopted
+
+        there = [route for route in self._there(view) if route.metric == METRIC[self.family] and self.leads(route, self.ifindex)]
+        left = any(route.protocol in (RTPROT_UNSPEC, RTPROT_BOOT) for route in there)  # who took it over was ended before this
+        return [AddRoute(self.route())] if self.found != FOREIGN and (left or self != before) else []
 
     def sentence(self) -> str:
         return f"What is for {self.destination} goes to the guest, in {called(self.table, self.number)}."

@@ -38,14 +38,14 @@ class Uplinks(NamedTuple):
         return tuple(link.name for link in self.links)
 
 
-def uplinks(view: View, family: int, table: int) -> Uplinks:
-    """Find the uplinks of one family in ``table``.
+def uplinks(view: View, family: int, table: int, sending: bool = False) -> Uplinks:
+    """Find the uplinks of one family in ``table``. ``sending``: of default routes those alone by which the kernel sends.
 
     A table without a default route may hold nothing but the guests' own routes: then its uplinks are where the packets come in that are
     looked up in it. Those are the ports of its VRF, or the interfaces of the administrator's rules (``iif eth0 lookup TABLE``). Main's
     default routes are left for the table of no VRF: a VRF is a network of its own.
     """
-    links = _out(view, family, table)
+    links = _out(view, family, table, sending)
     if links or table == MAIN:
         return Uplinks(links, BY_TABLE if links else "")
     vrf = next((link for link in view.links_of("vrf") if link.table == table), None)
@@ -55,17 +55,25 @@ def uplinks(view: View, family: int, table: int) -> Uplinks:
         return Uplinks(links, BY_RULES)
     if vrf is not None:
         return Uplinks([], BY_VRF)
-    links = _out(view, family, MAIN)
+    links = _out(view, family, MAIN, sending)
     return Uplinks(links, BY_MAIN if links else "")
 
 
-def _out(view: View, family: int, table: int, passed: tuple[int, ...] = ()) -> list[Link]:
+def _out(view: View, family: int, table: int, sending: bool = False, passed: tuple[int, ...] = ()) -> list[Link]:
     """Return the interfaces of the default routes of ``table``. ``passed``: the tables whose default routes have led to it."""
     listed = view.route_list(family, table)
-    routes = _leading(listed.to(DEFAULT[family])) or _halves(listed, family)
+    routes = _leading(listed.to(DEFAULT[family]))
+    halves = _halves(listed, family) if sending or not routes else []
+    routes = halves or (_first(routes) if sending else routes)
     indices = dict.fromkeys(index for route in routes for index in route.paths or (route.index,))
     links = [link for index in indices if (link := view.link_at(index)) is not None]
-    return _wires(view, family, links, (*passed, table))
+    return _wires(view, family, links, (*passed, table), sending)
+
+
+def _first(routes: Sequence[Route]) -> list[Route]:
+    """Select those of the lowest metric, by which the kernel sends all that has no TOS of its own."""
+    whole = [route for route in routes if not route.tos]
+    return [route for route in whole if route.metric == min(each.metric for each in whole)]
 
 
 def _halves(listed: RouteList, family: int) -> list[Route]:
@@ -85,12 +93,12 @@ def _in(view: View, family: int, table: int) -> list[Link]:
     return _wires(view, family, links, (table,))
 
 
-def _wires(view: View, family: int, links: list[Link], passed: tuple[int, ...]) -> list[Link]:
+def _wires(view: View, family: int, links: list[Link], passed: tuple[int, ...], sending: bool = False) -> list[Link]:
     """Return ``links`` without guests' taps, and for a VRF's device, by which no frame comes in, the uplinks of the VRF."""
     found: dict[int, Link] = {}
     for link in links:
         if link.kind == "vrf":
-            own = _out(view, family, link.table, passed) if link.table not in passed else []
+            own = _out(view, family, link.table, sending, passed) if link.table not in passed else []
             found |= {each.index: each for each in own or _ports(view, link)}
         elif not _guests(view, link):
             found[link.index] = link

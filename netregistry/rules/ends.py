@@ -14,6 +14,7 @@ from netregistry.model.claim import Claim
 from netregistry.model.kinds import FOREVER
 from netregistry.model.nic import Nic
 from netregistry.request import Done
+from netregistry.rules import holders
 from netregistry.rules.claims import quarantined
 from runtime import validate
 
@@ -87,4 +88,6 @@ def wanted(view: View, now: float) -> tuple[str, ...]:
         found.append("quarantine.end")
     if next(orphans(view), None) is not None:
         found.append("claims.sweep")
+    if next(holders.over(view, now), None) is not None:
+        found.append("certificates.sweep")
     return tuple(found)

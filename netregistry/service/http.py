@@ -5,34 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import secrets
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from netregistry import exchange
 from netregistry.model.codec import Invalid, write
+from netregistry.model.history import Identity
 from netregistry.refusal import KINDS, Refused
 from netregistry.request import Call, Response, new_id
+from netregistry.roles import check
 from netregistry.service import filters
 from netregistry.service.connection import PROBLEM
-from netregistry.service.identity import identity, peer
+from netregistry.service.identity import credential, identity, newcomer, peer
 from netregistry.service.limits import Rate
 from netregistry.service.metrics import Figures, rendered
 from netregistry.service.openapi import document
 from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
+from netregistry.service.turned_away import REASONS, TurnedAway
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
-    from netregistry.model.history import Identity
+    from netregistry.model.certificate import Credential
+    from netregistry.service.connection import Connection
     from netregistry.service.limits import Limits
     from netregistry.service.registry import Registry
 
@@ -55,7 +60,7 @@ class Service:
         self._copying = asyncio.Lock()
         self._waiting = 0
         self._rate = Rate(limits, time.monotonic)
-        self.figures = Figures()
+        self.figures = Figures(TurnedAway(time.monotonic, registry.log))
         self.stopping = False
 
     def application(self) -> web.Application:
@@ -98,7 +103,8 @@ class Service:
             transport = request.transport
             if transport is None:
                 raise Refused("unavailable", "the connection is gone")
-            peer(transport.get_extra_info("socket"))
+            if not _of(request).secured:
+                peer(transport.get_extra_info("socket"))
             if self.stopping:
                 raise Refused("unavailable", "the service stops: try again", retry_after=2)
             for name in ONCE:
@@ -137,6 +143,8 @@ class Service:
         else:
             self._counted(request, response.status)
             return response
+        if (reason := refused.more.get("reason", "")) in REASONS:
+            self.figures.away.note(reason, request.remote or "", refused.detail)
         self._counted(request, refused.code)
         return _problem(refused.problem(), headers)
 
@@ -145,8 +153,11 @@ class Service:
         self.figures.answered(route or "none", status)
 
     async def _handle(self, route: Route, request: web.Request) -> web.StreamResponse:
-        who = identity(unquote(request.headers.get("Netcommon-Role", "")))
+        who, one = self._whose(request)
         self._rate.count(who)
+        if one is not None:
+            await self.turn(self._registry.admit, one)
+        check(route.name, who.role)
         wanted = filters.given(route.query, request.query.items())
         if route.action:
             return await self._change(route, request, who, wanted)
@@ -165,19 +176,36 @@ class Service:
             return _json(200, document(self._version))
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
-        body, revision = await self.turn(self._look, route, dict(request.match_info), wanted)
-        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision))
+        body, revision, age = await self.turn(self._look, route, dict(request.match_info), wanted)
+        old = {"Age": str(math.ceil(age))} if age else {}  # RFC 9111, 5.1: the store cannot say whether it is so still
+        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision) | old)
 
-    def _look(self, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str]:
-        """Give the JSON of what is looked at. In the registry's turn."""
-        reader = self._registry.reader
+    def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
+        """Tell who asks; by a certificate that may count no more. Raises Refused."""
+        said, connection = unquote(request.headers.get("Netcommon-Role", "")), _of(request)
+        if not connection.secured:
+            return identity(said), None
+        if not connection.certificate:
+            return newcomer(request.remote or ""), None
+        one = credential(connection.certificate)
+        if said not in ("", f"{one.role}:{one.name}"):
+            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}"
+            raise Refused("forbidden", detail, master=one.role, reason="another")
+        return Identity(one.role, one.name, request.remote or ""), one
+
+    def _look(self, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str, float]:
+        """Give the JSON of what is looked at, its revision, and for how many seconds nobody knows whether it is so.
+
+        In the registry's turn.
+        """
+        reader, age = self._registry.reader, self._registry.catch_up()
         if route.name == "status":
             found = reader.status(self._registry.leads, self._registry.streams.count)
         elif route.name in ("abilities", "settings"):
             found = getattr(reader, route.name)()
         else:
             found = getattr(reader, route.name)(place.get("uuid", wanted))
-        return _encoded(found.body), found.revision
+        return _encoded(found.body), found.revision, age
 
     # -- changes
 
@@ -186,7 +214,7 @@ class Service:
         body = await _body(request, route)
         if wanted.get("force"):
             body = {"force": True}
-        target = place.get("uuid") or place.get("cluster", "")
+        target = place.get("uuid") or place.get("cluster") or place.get("label", "")
         if route.action.startswith("claim."):
             target = f"{place['kind']}/{place['scope']}/{place['what']}"
         elif route.action == "report" and target != who.name and who.role == "node":
@@ -200,7 +228,16 @@ class Service:
             _match(request),
             wanted.get("dry_run", False),
         )
-        response: Response = await self.turn(self._registry.answer, call, who)
+        issuer, work = self._registry.issuer, partial(self._registry.answer, call, who)
+        if route.action == "certificate.join":
+            work = partial(issuer.join, call, who)
+        elif route.action == "authority.add":
+            work = partial(issuer.add, call, who)
+        elif route.action == "certificate.renew":
+            work = partial(issuer.renew, call, who, self._whose(request)[1], _of(request).encoded)
+        response: Response = await self.turn(work)
+        if response.status >= 400 and (reason := response.body.get("reason", "")) in REASONS:
+            self.figures.away.note(reason, request.remote or "", response.body["detail"])
         headers = {"Idempotency-Key": call.id} if response.status < 400 or not given else {}
         if response.status >= 400:
             return _problem(response.body, headers)
@@ -219,7 +256,7 @@ class Service:
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        channel = await self.turn(self._registry.watch, who, wanted, wake)
+        channel = await self.turn(self._registry.watch, who, wanted, wake, self._whose(request)[1])
 
         async def lines() -> Pieces:
             while True:
@@ -255,8 +292,6 @@ class Service:
     # -- the whole
 
     async def _backup(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        if who.role != "operator":
-            raise Refused("forbidden", "a copy of the whole registry is for its operator", master="operator")
         async with self._copying:  # one after the other: each takes as much of the disk as the registry
             file = await asyncio.get_running_loop().run_in_executor(None, self._registry.backup)
         with file:
@@ -271,8 +306,6 @@ class Service:
         return await self._sent(request, web.StreamResponse(headers={"Content-Type": LINES}), pieces)
 
     async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        if who.role != "operator":
-            raise Refused("forbidden", "what the registry remembers is for its operator to decide", master="operator")
         if await request.read():
             raise Invalid("body", "something", "no body for POST /v1/compact")
         return _json(200, write(await self.turn(self._registry.compact)))
@@ -311,6 +344,11 @@ async def _body(request: web.Request, route: Route | None = None) -> Any:
     if _deeper(found, DEEPEST):
         raise Invalid("body", "lists and objects", f"at most {DEEPEST} in each other")
     return found
+
+
+def _of(request: web.Request) -> Connection:
+    """Give the connection of a request."""
+    return cast("Connection", request.protocol)
 
 
 def _no_number(text: str) -> Any:

@@ -14,6 +14,8 @@ from netregistry.model.history import Entry
 from netregistry.model.node import About
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
+from netregistry.roles import LEADER, ROLES
+from netregistry.rules import holders
 from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("batch", "dry-run", "find", "history", "watch", "backup")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
@@ -45,9 +47,19 @@ class Answer(NamedTuple):
 
 
 class Reader:
-    """What there is to look at. ``view``: gives the view as it is by now."""
+    """What there is to look at. ``view``: gives the view as it is by now; ``clock``: seconds since the epoch."""
 
-    def __init__(self, view: Callable[[], View], index: Index, states: States, store: Store, listings: Listings, version: str) -> None:
+    def __init__(
+        self,
+        view: Callable[[], View],
+        clock: Callable[[], float],
+        index: Index,
+        states: States,
+        store: Store,
+        listings: Listings,
+        version: str,
+    ) -> None:
+        self._clock = clock
         self._now, self._index, self._states, self._store, self._listings, self._version = view, index, states, store, listings, version
 
     # -- lists
@@ -69,6 +81,23 @@ class Reader:
 
     def imports(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("imports", (), sorted(self._now().all("imports")), wanted, _import)
+
+    def authorities(self, wanted: Mapping[str, Any]) -> Answer:
+        view = self._now()
+        counting = holders.authorities(view, self._clock())
+        found = [keys.authority(each.id) for each in counting]
+        signs = counting[-1].id if counting else ""
+
+        def item(view: View, row: Row) -> answers.AuthorityItem:
+            return answers.AuthorityItem(_shown(view, row), row.value, row.value.id == signs)
+
+        return self._list("authorities", (), found, wanted, item)
+
+    def certificates(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("certificates", (), sorted(self._now().all("certificates")), wanted, _certificate)
+
+    def tokens(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("tokens", (), sorted(self._now().all("tokens")), wanted, _token)
 
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
@@ -202,7 +231,7 @@ class Reader:
     def abilities(self) -> Answer:
         view = self._now()
         shown = f"{view.epoch}:{view.revision}"
-        actions = tuple(name for name, action in ACTIONS.items() if action.roles != {"leader"})
+        actions = tuple(name for name in ACTIONS if ROLES[name] != LEADER)
         return Answer(write(answers.Abilities("netcommon registry", self._version, view.epoch, shown, ABILITIES, actions)), shown)
 
     def status(self, leader: bool, streams: int) -> Answer:
@@ -232,6 +261,15 @@ def _report(view: View, row: Row) -> answers.ReportItem:
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:
     return answers.ClaimItem(_shown(view, row), row.key, row.value.standing, row.value)
+
+
+def _certificate(view: View, row: Row) -> answers.CertificateItem:
+    return answers.CertificateItem(_shown(view, row), row.value, row.value.revoked)
+
+
+def _token(view: View, row: Row) -> answers.TokenItem:
+    fields = {name: value for name, value in row.value._asdict().items() if name != "proof"}
+    return answers.TokenItem(_shown(view, row), **fields)
 
 
 def _kept(view: View, key: str, claim: Claim) -> str:

@@ -187,6 +187,68 @@ def test_two_halves_are_a_default_route(node: Node, table: str) -> None:
     assert any("no uplink of table" in line for line in idle())
 
 
+#: What is done beside an uplink up0, which has the default route, and a network behind back0, 10.8.0.0/24; whose forwarding is off then,
+#: which of FAR4 and 10.8.0.1 answer, what check says, and of which device doctor has a remark where check says nothing.
+BACKUP = "ip route add default via 10.8.0.1 dev back0 metric 500"
+BOTH = ["ip route del default", f"ip route add default nexthop via {GATEWAY4} dev up0 nexthop via 10.8.0.1 dev back0"]
+HALVES = [f"ip route add {half} via 10.8.0.1 dev back0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
+UPLINKS = {
+    "the used one": ([BACKUP], ["up0"], {"10.8.0.1"}, "IPv4 forwarding of up0 is 0", ""),
+    "the one that stands by": ([BACKUP], ["back0"], {FAR4}, "", ""),
+    "both": ([BACKUP], ["up0", "back0"], set(), "IPv4 forwarding of up0 is 0", ""),
+    "management's, and a network for guests": ([], ["up0"], {"10.8.0.1"}, "", "up0"),
+    "management's, and one that is shut too": ([], ["up0", "back0"], set(), "IPv4 forwarding of up0 is 0", ""),
+    "one of two paths": (BOTH, ["up0"], {"10.8.0.1"}, "", ""),
+    "both of two paths": (BOTH, ["up0", "back0"], set(), "IPv4 forwarding of up0 and back0 is 0", ""),
+    "beside two halves": (HALVES, ["up0"], {"10.8.0.1"}, "", ""),
+    "two halves": (HALVES, ["back0"], set(), "IPv4 forwarding of back0 is 0", ""),
+}
+
+
+@pytest.mark.parametrize("table", ["", TABLE], ids=["main", "table"])
+@pytest.mark.parametrize("case", UPLINKS)
+def test_the_uplinks_that_are_used(node: Node, case: str, table: str) -> None:
+    """Those of the lowest metric, and nothing is lost for certain where another network is reached by a device that forwards."""
+    site = Site(node, table)
+    up(site)
+    back = node.outside("back0", "10.8.0.1/24")
+    node.address("back0", "10.8.0.2/24")
+    back.run("ip", "route", "add", HOST[4], "via", "10.8.0.2")
+    commands, off, answering, words, remark = UPLINKS[case]
+    if table:
+        run("ip", "rule", "add", "iif", "back0", "lookup", table, "preference", "401")
+        run("ip", "route", "add", "10.8.0.0/24", "dev", "back0", "table", table)
+    for command in commands:
+        words_of = command.split()
+        run(*words_of[:3], "table", table or "main", *words_of[3:])
+    for device in off:
+        sysctl(f"net/ipv4/conf/{device}/forwarding", "0")
+    assert set(reaches(site.guests["tap0"], FAR4, "10.8.0.1")) == answering
+    found = lost()
+    assert [words in why for why, _remedy in found] == [True] * bool(words)
+    told = [each for each in findings(Paths()) if each.topic == "forwarding" and "IPv4" in each.text]
+    assert [each.level for each in told] == (["error"] if words else ["info"] if remark else [])
+    assert all(each in told[0].text for each in [remark, *(off[:1] if words else [])] if told)
+    for _why, remedy in found:
+        remedied(remedy)
+    assert lost() == []
+
+
+def test_an_uplink_of_ipv6_that_forwards_by_itself(node: Node) -> None:
+    """One that stands by need not."""
+    site = Site(node, "")
+    up(site)
+    node.outside("back0", "2001:db8:8::1/64")
+    node.address("back0", "2001:db8:8::2/64")
+    run("ip", "-6", "route", "add", "default", "via", "2001:db8:8::1", "dev", "back0", "metric", "4096")
+    sysctl("net/ipv6/conf/all/forwarding", "0")
+    assert passing(site) == {4} and len(lost()) == 1
+    for device in ("tap0", "up0"):
+        sysctl(f"net/ipv6/conf/{device}/forwarding", "1")
+        sysctl(f"net/ipv6/conf/{device}/force_forwarding", "1")
+    assert passing(site) == {4, 6} and lost() == []
+
+
 def test_a_second_uplink_that_must_not_route(node: Node) -> None:
     """A default route of a higher metric, such as a management network's: packets go by the other, and its setting is the site's."""
     site = Site(node, "")

@@ -11,6 +11,7 @@ from netcommon.doctor import Finding, findings
 from runtime.paths import Paths
 from tests.support.netns import run, sysctl
 from tests.support.node import Node
+from tests.support.ovs import SOCKET, OpenVswitch
 from tests.support.routed import Site
 
 
@@ -35,6 +36,21 @@ def test_rules_of_taps_that_are_gone(node: Node, tmp_path: Path) -> None:
         run(*shlex.split(finding.remedy))
     assert seen(tmp_path, "leftovers") == []
     assert "eth9" in run("ip", "rule")
+
+
+def test_a_bond_of_open_vswitch_without_one_of_its_devices(node: Node, ovs: OpenVswitch, tmp_path: Path) -> None:
+    ovs.bridge("ovs0")
+    node.outside("up0")
+    ovs.vsctl("add-bond", "ovs0", "bond0", "up0", "up9")
+
+    def said() -> list[Finding]:
+        paths = Paths.under(str(tmp_path))._replace(proc="/proc", ovsdb=SOCKET)
+        return [each for each in findings(paths, root=str(tmp_path)) if each.topic == "ovs" and each.level != "ok"]
+
+    (finding,) = said()
+    assert finding.text == "bond bond0 on ovs0: its member up9 is not there"
+    run(*shlex.split(finding.remedy.partition("; ")[2].partition(", where")[0]))
+    assert said() == [] and ovs.vsctl("list-ifaces", "ovs0") == "up0"
 
 
 def test_examining_changes_nothing(node: Node, tmp_path: Path) -> None:

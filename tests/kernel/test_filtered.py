@@ -12,6 +12,7 @@ from tests.kernel.test_bridge_cut_off import GUEST, OUTSIDE, placed
 from tests.kernel.test_check_forwarding import TABLE, passing, up
 from tests.support.netns import Namespace, run, sysctl
 from tests.support.node import Node
+from tests.support.node_ways import WAYS, lead
 from tests.support.routed import Site, drift, reaches
 from tests.support.verdict import lost
 
@@ -70,12 +71,29 @@ def test_bridged(node: Node, case: str) -> None:
         assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == []
 
 
-def test_a_bridge_by_which_guests_reach_the_node(node: Node) -> None:
+def test_a_chain_that_nothing_comes_to(node: Node) -> None:
+    """It has no hook and nothing jumps to it, or a hook at a device that has gone: what it would drop is nobody's loss."""
+    guest = bridged(node)
+    for family in ("bridge", "netdev", "inet", "ip"):
+        run("nft", f"add table {family} lone; add chain {family} lone c; add rule {family} lone c drop; add chain {family} lone empty")
+    chain("netdev", "hook ingress device other")
+    run("ip", "link", "del", "other")
+    sysctl("net/bridge/bridge-nf-call-iptables", "1")
+    assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == [] and told() == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bridge_by_which_guests_reach_the_node(node: Node, way: str) -> None:
     """It may be meant so: it is the guests that are kept from each other."""
     guest = bridged(node)
-    node.address("br0", "10.0.0.9/24")
+    address = lead(way, "br0", guest)
     chain("bridge", "hook forward")
-    assert reaches(guest, OUTSIDE, "10.0.0.9") == ["10.0.0.9"] and lost() == [] and told() == []
+    assert reaches(guest, OUTSIDE, *filter(None, [address])) == [*filter(None, [address])]
+    assert bool(lost()) == bool(told()) == (not address)
+    run("nft", "delete table bridge site")
+    chain("ip", "hook forward")
+    sysctl("net/bridge/bridge-nf-call-iptables", "1")
+    assert reaches(guest, OUTSIDE) == [] and bool(lost()) == bool(told()) == (not address)
 
 
 @pytest.mark.parametrize("setting", ["all", "one"])

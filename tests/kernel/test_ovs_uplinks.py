@@ -20,6 +20,9 @@ from tests.support.verdict import PROGRAM
 
 OUTSIDE, GUEST = "10.0.0.1", "10.0.0.5"
 BOND = "ovs-vsctl add-bond ovs0 bond0 up0 up1"
+TUNNELS = BOND.replace("up0 up1", "v1 v2") + (
+    " -- set Interface v1 type=vxlan options:remote_ip=127.0.0.2 -- set Interface v2 type=vxlan options:remote_ip=127.0.0.3"
+)
 PATCH = (
     "ovs-vsctl add-port ovs0 out -- set Interface out type=patch options:peer=in"
     " -- add-port br-ex in -- set Interface in type=patch options:peer=out"
@@ -33,6 +36,8 @@ CASES = {
     "fake": (["ovs-vsctl add-port ovs0 up0 vlan_mode=native-untagged tag=10", "ovs-vsctl add-br ten ovs0 10"], "ten", ["up0"], "ovs0"),
     "trunk of a fake": (["ovs-vsctl add-port ovs0 up0", "ovs-vsctl add-br ten ovs0 10"], "ten", ["up0"], "ovs0"),
     "tunnel": (["ovs-vsctl add-port ovs0 far -- set Interface far type=vxlan options:remote_ip=127.0.0.2"], "ovs0", ["far"], ""),
+    "bond without devices": ([TUNNELS], "ovs0", ["v1", "v2"], ""),
+    "bond of which one is not there": (["ovs-vsctl add-bond ovs0 bond0 up0 up9"], "ovs0", ["up0"], "ovs0"),
     "without": ([PATCH], "ovs0", [], ""),
 }
 
@@ -71,7 +76,11 @@ def test_uplinks(node: Node, ovs: OpenVswitch, case: str) -> None:
     assert uplinks(bridge) == names
     traced = subprocess.run([PROGRAM, "trace", "tap0", "--to", "guest"], capture_output=True, text=True, check=False)
     if not real:
-        assert traced.returncode == 69 and "nothing that has an uplink" in traced.stderr, traced
+        said = f"where a trace begins, but by {' and '.join(names)}: " if names else "nothing that has an uplink"
+        assert traced.returncode == 69 and said in traced.stderr, traced
+        advised = re.findall(r"ovs-appctl (ofproto/trace .*)", traced.stderr)
+        assert len(advised) == bool(names), traced
+        assert all("Final flow" in run("ovs-appctl", f"--target={RUN}/vswitchd.ctl", *shlex.split(each)) for each in advised)
         return
     if "bond" not in case and case != "trunk of a fake":  # of a bond's members one is active
         wait_until(lambda: reaches(guest, OUTSIDE) == [OUTSIDE], 10, "echoes")

@@ -54,6 +54,7 @@ WARM = (
 #: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
 LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
 AT_ONCE = 2
+SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
 ALONE = ("tests/fault/test_rebuilding.py",)
 #: Folders of this machine in which no test may leave anything.
@@ -141,6 +142,10 @@ def pytest(
         say(f"{name}: not finished after {seconds} s")
         status = 124
     counts = junit.read(xml)
+    longest = ", ".join(f"{module} {spent:.0f}" for module, spent in junit.slowest(xml, SHOWN) if spent >= 1)
+    if longest and not options.full:  # a full run goes file by file, and says it anyway
+        (output or sys.stdout.buffer).write(f"seconds: {longest}\n".encode())
+        (output or sys.stdout.buffer).flush()
     xml.unlink(missing_ok=True)
     return judged(counts, status)
 
@@ -217,7 +222,7 @@ def longest_first(files: Sequence[str]) -> list[str]:
 
 def unit(options: Options) -> Result:
     """tests/unit."""
-    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 600, by_folder=True)
+    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 1200, by_folder=True)
 
 
 def kernel(options: Options) -> Result:

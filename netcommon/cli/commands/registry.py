@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from importlib import import_module
 from typing import Any
 
 import click
 
 from netcommon import __version__
+from netcommon.cli import signals
 from netcommon.cli.app import App
-from netcommon.cli.commands import registry_files, registry_objects
+from netcommon.cli.commands import registry_certificates, registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
+from netcommon.cli.registry_client import (
+    as_root,
+    authority_keys,
+    client,
+    node_of,
+    show_list,
+    socket_of,
+    store_of,
+    text,
+    uuid_of,
+    whole,
+)
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 from runtime.moment import local_time
@@ -32,11 +45,12 @@ def registry() -> None:
     """The registry of a cluster: networks, NICs, MACs and addresses as they are wanted, and which node has them.
 
     NICs are named by UUID, INSTANCE/INDEX, MAC or address, networks and nodes by name or UUID. FIELD=VALUE sets a field; several values
-    have commas between them, and an empty one takes away what was said. The service runs on this machine (netcommon registry serve).
+    have commas between them, and an empty one takes away what was said. The service runs on this machine (netcommon registry serve), or
+    elsewhere (netcommon registry join).
     """
 
 
-for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.values()):
+for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.values(), *registry_certificates.COMMANDS.values()):
     registry.add_command(_command)
 
 
@@ -44,27 +58,37 @@ for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.v
 @json_option
 @click.pass_obj
 def init(app: App, as_json: bool) -> None:
-    """Make a registry that holds nothing.
+    """Make a registry that holds nothing, and its authority.
 
-    It is a file in /var/lib/netregistry. One that is there stays as it is.
+    It is a file in /var/lib/netregistry, or in the etcd that [registry] store names. The authority lets other machines in; its key is in
+    the folder /var/lib/netregistry/authority. A registry that is there stays as it is.
     """
     as_root(app)
-    path = file_of(app)
-    epoch = import_module("netregistry.stores.files").begin(path)
+    path, without = store_of(app), ""
+    epoch = import_module("netregistry.stores.opening").begin(path)
+    try:
+        registry_certificates.library("netregistry.authority.key_files").begin(path, authority_keys(app))
+    except HostRefused as error:
+        without = str(error)
     if as_json:
         answer("registry-file", path=path, epoch=epoch)
     else:
         say(f"made {path}, epoch {epoch}\nnext: systemctl enable --now netcommon-registry")
+    if without:
+        say(f"netcommon: no authority is made, for machines elsewhere: {without}; then netcommon registry authority rotate", err=True)
 
 
 @registry.command("serve")
+@click.option("--store", default="", metavar="ADDRESS", help="The etcd that keeps it; [registry] store by default.")
 @click.pass_obj
-def serve(app: App) -> None:
+def serve(app: App, store: str) -> None:
     """Serve the registry, until SIGTERM.
 
-    It listens on /run/netregistry/socket, for root alone, and stays in the foreground: netcommon-registry.service starts it.
+    It listens on /run/netregistry/socket, for root alone, and by TLS where [registry] listen says. It stays in the foreground:
+    netcommon-registry.service starts it.
     """
     as_root(app)
+    settings = app.settings()
     try:
         module = import_module("netregistry.service.serve")
     except ModuleNotFoundError as error:
@@ -76,7 +100,15 @@ def serve(app: App) -> None:
     folder = os.path.dirname(socket_of(app))
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
-    module.run(file_of(app), socket_of(app), __version__, app.environ, app.log)
+    addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
+    others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others)
+
+
+def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """Give the names under which this machine is known, where the settings say none: its own, and the addresses that are listened on."""
+    own = dict.fromkeys((socket.getfqdn(), socket.gethostname()), None)
+    return (*(each for each in own if each.isascii()), *(address for address, _port in addresses if address not in ("0.0.0.0", "::")))  # noqa: S104
 
 
 @registry.command("status")
@@ -170,6 +202,7 @@ def watch(app: App, name: str, start: str) -> None:
     """
     with client(app) as asked:
         uuid = node_of(asked, name)["node"]["uuid"]
+        signals.take_no_ctrl_c()
         try:
             for line in asked.watch(uuid, start):
                 click.echo(json.dumps(line))

@@ -167,6 +167,19 @@ class Filter(NamedTuple):
     burst: int = 0  #: in ticks
 
 
+class OvsMember(NamedTuple):
+    """One of the several Interface rows of a bond."""
+
+    name: str
+    ofport: int = 0  #: as that of OvsPort
+    kind: str = ""  #: as that of OvsPort
+
+    @property
+    def internal(self) -> bool:
+        """As that of OvsPort."""
+        return self.kind == "internal"
+
+
 class OvsPort(NamedTuple):
     """A Port row and its one Interface row (ovs-vswitchd.conf.db(5)). Maps are sorted pairs."""
 
@@ -185,7 +198,7 @@ class OvsPort(NamedTuple):
     shaping: int = 0  #: our limit of what goes out by it, bit/s (QoS), 0 none; one of others is not shown
     protected: bool = False  #: read only: it exchanges nothing with other ports that are
     kind: str = ""  #: read only: the type of its interface, such as "internal", "patch", "vxlan", "dpdk"; "" a device that was there
-    members: tuple[str, ...] = ()  #: read only: the interfaces of a bond; told by ovs_bridge_ports, and where all ports are read
+    members: tuple[OvsMember, ...] = ()  #: read only: of a bond, by name; told by ovs_bridge_ports, and where all ports are read
     peer: str = ""  #: read only: of a patch port, the one at its other end, on another bridge; told as ``members``
 
     @property

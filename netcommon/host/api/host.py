@@ -165,10 +165,11 @@ class View(Protocol):
         """Return the addresses of a device that it may not use yet, since another node may have them (ip-address(8), tentative)."""
         ...
 
-    def local(self, family: int, address: str) -> bool:
-        """Tell whether the address is the node's own, or a broadcast or anycast address there: what is for it goes no further.
+    def local(self, family: int, address: str) -> int:
+        """Return the type (RTN_*) of what table local keeps of the address, 0 where it keeps nothing: what is for it goes no further.
 
-        That is so whichever route there is, as long as table local is looked up before (netcommon.operations.route.own).
+        That is the node's own, or a broadcast or anycast address there. Whichever other route there is, as long as table local is looked
+        up before (netcommon.operations.route.own).
         """
         ...
 

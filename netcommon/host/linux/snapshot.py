@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 LOCAL = 255  #: RT_TABLE_LOCAL (linux/rtnetlink.h)
-ANYCAST = 4  #: RTN_ANYCAST: a route to an address that all routers of a network share
+#: RTN_LOCAL: a route to an address of the node; RTN_ANYCAST: to one that all routers of a network share.
+OWN, ANYCAST = 2, 4
 
 
 class Source(View, Protocol):
@@ -143,13 +144,13 @@ class Snapshot:
     def tentative(self, index: int) -> frozenset[str]:
         return self._once(("tentative", index), lambda: self._view.tentative(index))
 
-    def local(self, family: int, address: str) -> bool:
+    def local(self, family: int, address: str) -> int:
         if (family, address) in self._once("local", lambda: {(each.family, each.address) for each in self.addresses()}):
-            return True
+            return OWN
         if family == AF_INET:  # table local shares main's trie (net/ipv4/fib_trie.c): to list it is to walk through all routes of main
             return self._once(("broadcast", address), lambda: self._view.local(family, address))
         there = self._once("anycast", lambda: {route.destination for route in self.routes_of(family, kind=ANYCAST, table=LOCAL)})
-        return f"{address}/128" in there
+        return ANYCAST if f"{address}/128" in there else 0
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         by_index = self._once("vlans", lambda: _grouped(self._view.every_vlan(), lambda pair: pair[0]))

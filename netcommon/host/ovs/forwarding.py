@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from netcommon.host.api.facts import Flow
     from netcommon.host.ovs.ofctl import OpenFlow
 
-MOST = 2000  #: flows of table 0 that are looked at: a bridge with more has somebody who looks after it
+MOST = 2000  #: flows of others in table 0 that are looked at: a bridge with more has somebody who looks after it
 USUAL = 32768  #: the priority of a flow that names none
 GUARDED = 65000  #: from this priority on our flows in table 0 are the guard's (netcommon.operations.flows)
+
+#: Lines of flows with our mark that drop, or are the guard's and look a frame up again: they take nothing on, whatever else they say.
+SILENT = re.compile(rf" cookie={FLOW_MARK >> 40:#x}[0-9a-f]{{10}}, .*(?:[ ]priority=65[0-9]{{3}}[, ].*resubmit\(| actions=drop$)")
 
 PORT = re.compile(r"\s*([0-9]+)\(.*\): addr:")
 CONFIG = re.compile(r"\s*config:\s+([A-Z_ ]+)$")
@@ -25,7 +28,7 @@ CONFIG = re.compile(r"\s*config:\s+([A-Z_ ]+)$")
 
 def forwarding(openflow: OpenFlow, bridge: str) -> OvsForwarding:
     """See View.ovs_forwarding. Raises TryAgain, HostRefused."""
-    flows = openflow.flows_of_table(bridge, 0, MOST)
+    flows = openflow.flows_of_table(bridge, 0, MOST, lambda line: SILENT.match(line) is not None)
     shown = list(openflow.shown(bridge))
     taken = None if flows is None else frozenset(flow.port for flow in flows if _takes_on(flow))
     numbers = [int(found.group(1)) for line in shown if (found := PORT.match(line))]

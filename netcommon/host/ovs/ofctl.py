@@ -1,8 +1,8 @@
 """OpenFlow of Open vSwitch, by ovs-ofctl(8): its notation of flows is a language of its own, which nobody should parse twice.
 
-Only OpenFlow 1.4 is spoken, which has bundles: all flows of a NIC change at one moment, or none does. What the shipped spoof guard
-is made of, and deletions, go to the switch without ovs-ofctl (netcommon.host.ovs.openflow_bundle); where that is refused, ovs-ofctl says
-why.
+Flows are put by OpenFlow 1.4 alone, which has bundles: all flows of a NIC change at one moment, or none does. What the shipped spoof
+guard is made of, and deletions, go to the switch without ovs-ofctl (netcommon.host.ovs.openflow_bundle); where that is refused,
+ovs-ofctl says why. A bridge that speaks no 1.4 any more (`protocols`) keeps its flows: they are read and deleted by what it speaks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 PROGRAM = "ovs-ofctl"
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin")
 VERSION = "OpenFlow14"
+OTHERS = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow15"  #: what reads and deletes flows as well
+
+#: What it logs where it and the bridge share no version, and the option by which it logs nothing else. It says afterwards that the
+#: connection failed, in the words of whatever error it meets when it takes its leave of a switch that has closed it, or has not yet.
+UNSPOKEN = "version negotiation failed"
+QUIETLY = ("-voff", "-vvconn:console:warn")
 EXACTLY = (1 << 64) - 1
+OURS = f"cookie={FLOW_MARK:#x}/{FLOW_MARK_MASK:#x}"  #: the flows with our mark
 
 #: What is read of one answer at most: 100000 flows (bytes).
 LIMIT = 64 << 20
@@ -68,39 +75,44 @@ class OpenFlow:
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
-        return self._dumped(bridge, f"cookie={cookie:#x}/{EXACTLY:#x}" if cookie else f"cookie={FLOW_MARK:#x}/{FLOW_MARK_MASK:#x}")
+        return self._dumped(bridge, f"cookie={cookie:#x}/{EXACTLY:#x}" if cookie else OURS)
 
     def flows_from(self, bridge: str, port: int) -> list[Flow]:
         """See View. Raises TryAgain."""
         return self._dumped(bridge, f"in_port={port}")
 
-    def flows_of_table(self, bridge: str, table: int, most: int) -> list[Flow] | None:
-        """Return all flows of one table, whoever has made them; None where there are more than ``most``. Raises TryAgain."""
-        _, text = self._asked(bridge, "dump-aggregate", f"table={table}")
-        counted = text.partition("flow_count=")[2].split()
-        if counted and counted[0].isdecimal() and int(counted[0]) > most:
-            return None
-        return self._dumped(bridge, f"table={table}")
+    def flows_of_table(self, bridge: str, table: int, most: int, left: Callable[[str], bool]) -> list[Flow] | None:
+        """Return the flows of one table, but those whose printed line is ``left`` out; None where others' are more than ``most``.
+
+        Ours are not counted: each guarded NIC has fifty, whose lines are many to take apart. Raises TryAgain.
+        """
+        every, ours = (self._count(bridge, wanted) for wanted in (f"table={table}", f"table={table},{OURS}"))
+        return None if every - ours > most else self._dumped(bridge, f"table={table}", left)
+
+    def _count(self, bridge: str, wanted: str) -> int:
+        """Count flows; 0 where the switch does not say it. Raises TryAgain."""
+        counted = self._asked(bridge, "dump-aggregate", wanted)[1].partition("flow_count=")[2].split()
+        return int(counted[0]) if counted and counted[0].isdecimal() else 0
 
     def shown(self, bridge: str) -> list[str]:
         """Return the lines in which ovs-ofctl shows the ports of a bridge. Raises TryAgain."""
         return self._asked(bridge, "show")[1].splitlines()
 
     def _asked(self, bridge: str, command: str, *arguments: str) -> tuple[Answer, str]:
-        said, text = self._run("-voff", "--no-names", command, self._target(bridge), *arguments)
+        said, text = self._spoken("--no-names", command, self._target(bridge), *arguments)
         if not said.ok:
             raise TryAgain(f"{command} of {bridge}: {said.text}")
         return said, text
 
-    def _dumped(self, bridge: str, wanted: str) -> list[Flow]:
+    def _dumped(self, bridge: str, wanted: str, left: Callable[[str], bool] = lambda line: False) -> list[Flow]:
         if not os.path.exists(self._socket(bridge)):
             return []  # saves a process: most nodes have no Open vSwitch, and gc asks all bridges there are
-        said, text = self._run("-voff", "--no-names", "dump-flows", self._target(bridge), wanted)
-        if said.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
+        said, text = self._spoken("--no-names", "dump-flows", self._target(bridge), wanted)
+        if said.errno == errno.ENOENT:
             return []
         if not said.ok:
             raise TryAgain(f"the flows of {bridge}: {said.text}")
-        return [flow for line in text.splitlines() if (flow := read_flow(bridge, line)) is not None]
+        return [flow for line in text.splitlines() if not left(line) and (flow := read_flow(bridge, line)) is not None]
 
     def texts(self, flows: Sequence[str]) -> list[str]:
         """See View.flow_texts. Asks no switch."""
@@ -137,7 +149,7 @@ class OpenFlow:
         if direct is not None:
             return direct
         if isinstance(request, DeleteFlows):
-            said, _ = self._run("-voff", "del-flows", self._target(request.bridge), _exactly(request))
+            said, _ = self._spoken("del-flows", self._target(request.bridge), _exactly(request))
             return said if said.ok else said._replace(text=f"flows of {request.bridge}: {said.text}")
         said, text = self._bundle(request.bridge, _changes(request))
         if said.ok:
@@ -192,7 +204,7 @@ class OpenFlow:
         return Answer(errno.ETIMEDOUT, f"ovs-vswitchd did not answer in {limit:g} s")
 
     def _bundle(self, bridge: str, lines: Sequence[str]) -> tuple[Answer, str]:
-        return self._run("-voff", "--bundle", "add-flows", self._target(bridge), "-", given="\n".join(lines) + "\n")
+        return self._run(*QUIETLY, "--bundle", "add-flows", self._target(bridge), "-", given="\n".join(lines) + "\n")
 
     def _socket(self, bridge: str) -> str:
         return f"{self._folder}/{bridge.replace('/', '_')}.mgmt"
@@ -200,14 +212,19 @@ class OpenFlow:
     def _target(self, bridge: str) -> str:
         return f"unix:{self._socket(bridge)}"
 
-    def _run(self, *arguments: str, given: str = "") -> tuple[Answer, str]:
+    def _spoken(self, *arguments: str) -> tuple[Answer, str]:
+        """As ``_run``, in whatever version the bridge speaks: 1.4 comes first, which prints flows as they were put."""
+        said, text = self._run(*QUIETLY, *arguments)
+        return self._run(*QUIETLY, *arguments, version=OTHERS) if said.errno == errno.EPROTONOSUPPORT else (said, text)
+
+    def _run(self, *arguments: str, given: str = "", version: str = VERSION) -> tuple[Answer, str]:
         """What became of it, and all that it wrote. Raises HostRefused where there is no ovs-ofctl."""
         from netcommon.process.run import run  # few NICs have flows
 
         path = next((path for place in PLACES if os.access(path := f"{place}/{PROGRAM}", os.X_OK)), "")
         if not path:
             raise HostRefused(f"there is no {PROGRAM}", "install Debian's openvswitch-common")
-        argv = [path, "-O", VERSION, *arguments]
+        argv = [path, "-O", version, *arguments]
         limit = self._deadline.seconds
         outcome = run(argv, {b"LC_ALL": b"C", b"PATH": b"/usr/bin:/bin"}, limit, LIMIT, self._clock, self._proc, given.encode())
         text = outcome.output.decode(errors="replace")
@@ -217,7 +234,7 @@ class OpenFlow:
             self._deadline.lost()
             return self._late(limit), text
         why = "; ".join(line.removeprefix(f"{PROGRAM}: ") for line in text.splitlines())[:500] or outcome.text
-        if "Broken pipe" in text:
+        if UNSPOKEN in text:
             return Answer(errno.EPROTONOSUPPORT, f"the bridge does not speak {VERSION}, which has bundles: add it to its protocols"), text
         return Answer(errno.ENOENT if any(words in text for words in NOT_THERE) else errno.EIO, why), text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import OVS_MARK, OvsPort
+from netcommon.host.api.facts import OVS_MARK, OvsMember, OvsPort
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -134,11 +134,17 @@ def a_port(port: Row, interfaces: Mapping[str, Row], bridge: str, shapers: Mappi
         shaping=_shaping(port, shapers),
         protected=port.get("protected") is True,
         kind=word(interface.get("type", "")) if interface else "",
-        members=tuple(sorted(word(row["name"]) for row in there)) if len(members) > 1 else (),
+        members=tuple(sorted(_member(row) for row in there)) if len(members) > 1 else (),
         peer=dict(a_map(interface[OPTIONS])).get("peer", "")
         if interface and interface.get("type") == "patch" and OPTIONS in interface
         else "",
     )
+
+
+def _member(interface: Row) -> OvsMember:
+    """An Interface row of a bond. Raises MalformedError, KeyError."""
+    ofport = numbers(interface["ofport"])
+    return OvsMember(word(interface["name"]), ofport[0] if ofport else 0, word(interface.get("type", "")))
 
 
 def _shaping(port: Row, shapers: Mapping[str, Row]) -> int:

@@ -59,6 +59,7 @@ FIB_RULE_IIF_DETACHED = 8
 FRA_DST, FRA_SRC, FRA_GOTO, FRA_SUPPRESS_PREFIXLEN = 1, 2, 4, 14
 FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE, FRA_FLOWLABEL = 22, 23, 24, 26
 RTM_F_CLONED = 0x200
+MAIN, LOCAL = 254, 255  #: RT_TABLE_*
 OWN_TYPES = frozenset({2, 3, 4})  #: RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
 FIB_RULE_INVERT, FIB_RULE_UNRESOLVED = 2, 4
 RTA_MULTIPATH, RTA_VIA, RTA_NH_ID = 9, 18, 30
@@ -188,9 +189,15 @@ def route(body: bytes) -> Route | None:
     return Route(family, number, destination, index, protocol, scope, shown, metric, kind, paths, u32(found.get(RTA_NH_ID)), tos)
 
 
-def leads_here(body: bytes) -> bool:
-    """Tell of an answer to RTM_GETROUTE whether packets for its destination are the node's own, a broadcast or anycast address included."""
-    return _unpack(RTMSG, body)[7] in OWN_TYPES
+def kept(body: bytes) -> int:
+    """Return of an answer to ``encode.get_route`` the type of the route where it is one of table local, of those that end here, else 0.
+
+    A policy rule may lead what the node itself sends to one of another table, which says nothing of what comes in. Without such rules the
+    kernel says main for local, since they are one trie (net/ipv4/fib_trie.c).
+    """
+    _, _, _, _, table, _, _, kind, _ = _unpack(RTMSG, body)
+    number = u32(attributes(body, RTMSG.size).get(RTA_TABLE), table)
+    return int(kind) if kind in OWN_TYPES and number in (LOCAL, MAIN) else 0
 
 
 def nexthops(data: bytes) -> Iterator[int]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK = 16, 17, 18, 19
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTM_F_LOOKUP_TABLE = 0x1000
 RTM_NEWNEIGH, RTM_DELNEIGH, RTM_GETNEIGH = 28, 29, 30
 RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
 RTM_NEWVLAN, RTM_GETVLAN = 112, 114
@@ -194,8 +195,9 @@ def dump_routes(family: int, table: int = 0, protocol: int = 0, kind: int = 0, i
 
 
 def get_route(family: int, address: bytes) -> Encoded:
-    """The route by which the node itself would send to an address."""
-    return Encoded(RTM_GETROUTE, 0, RTMSG.pack(family, 8 * len(address), 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, address))
+    """The route by which the node itself would send to an address, and its table, which IPv6 tells unasked."""
+    flags = RTM_F_LOOKUP_TABLE if len(address) == 4 else 0
+    return Encoded(RTM_GETROUTE, 0, RTMSG.pack(family, 8 * len(address), 0, 0, 0, 0, 0, 0, flags) + attribute(RTA_DST, address))
 
 
 def dump_neighbours(family: int, index: int = 0) -> Encoded:

@@ -322,13 +322,13 @@ class KernelView:
         found = [_sane(encode_address.decode, body) for body in bodies if _sane(encode_address.tentative, body)]
         return frozenset(each.address for each in found if each.index == index)
 
-    def local(self, family: int, address: str) -> bool:
+    def local(self, family: int, address: str) -> int:
         """One lookup: a node has thousands of addresses where each tap has some."""
         found = self._netlink.get(encode.get_route(family, pack_address(family, address)))
         if isinstance(found, bytes):
-            return _sane(decode.leads_here, found)
+            return _sane(decode.kept, found)
         if found.errno in NO_WAY:
-            return False
+            return 0
         raise untold("routes", found)
 
     # -- how the outside reaches this node

@@ -35,6 +35,13 @@ class Tables:
         """See View. Raises TryAgain."""
         return [flow for flow in self._of(bridge) if flow.port == port]
 
+    def forwarding_of(self, bridge: str) -> OvsForwarding:
+        """See View.ovs_forwarding. Raises TryAgain."""
+        from netcommon.host.api.datapath import OvsForwarding
+
+        self._of(bridge)
+        return self.forwarding.get(bridge, OvsForwarding())
+
     def _of(self, bridge: str) -> list[Flow]:
         condition = self._switch.condition
         if not condition.there or bridge not in self._switch.bridges:

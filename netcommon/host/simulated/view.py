@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from netcommon.host.api.datapath import ANYCAST, BROADCAST
+from netcommon.host.api.datapath import LOCAL as OWN
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Route
 from netcommon.host.api.host import EVERY, least_mtu, mtu_below
 from netcommon.host.linux.rt_tables import number_of
@@ -146,8 +147,11 @@ class MemoryView:
     def tentative(self, index: int) -> frozenset[str]:
         return frozenset()
 
-    def local(self, family: int, address: str) -> bool:
-        return any((each.family, each.address) == (family, address) or _shared(each, family) == address for each in self._kernel.addresses)
+    def local(self, family: int, address: str) -> int:
+        if any((each.family, each.address) == (family, address) for each in self._kernel.addresses):
+            return OWN
+        shared = BROADCAST if family == AF_INET else ANYCAST
+        return shared if any(_shared(each, family) == address for each in self._kernel.addresses) else 0
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
         return sorted(self._kernel.vlans.get(index, {}).values())
@@ -274,9 +278,7 @@ class MemoryView:
         return [port for port in self.every_ovs_port() if port.bridge == bridge]
 
     def ovs_forwarding(self, bridge: str) -> OvsForwarding:
-        from netcommon.host.api.datapath import OvsForwarding
-
-        return self._host.openflow.forwarding.get(bridge, OvsForwarding())
+        return self._host.openflow.forwarding_of(bridge)
 
     def ovs_shapers(self) -> Sequence[OvsShaper]:
         switch = self._switch

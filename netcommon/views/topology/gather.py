@@ -8,6 +8,7 @@ from netcommon.host.api.host import View
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.check import Report, check
 from netcommon.lifecycle.context import Node, alive
+from netcommon.lifecycle.lost_traffic import NOTHING, of_nic
 from netcommon.lifecycle.renamed_device import drift as drift_of
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.views.topology.model import Drift, NodeView
@@ -43,7 +44,12 @@ def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[D
             drift += [(each.describe(), text) for each, text in drift_of(node, view, record, [operation])]
         except NetcommonError as error:
             untold.append(Drift(operation.describe(), str(error)))
-    return Report(record, there, tuple(drift), kinds), tuple(untold)
+    lost = NOTHING
+    try:
+        lost = of_nic(view, record, operations, node.settings) if there else NOTHING
+    except NetcommonError as error:
+        untold.append(Drift("whether its traffic passes", str(error)))
+    return Report(record, there, tuple(drift), kinds, dropped=lost.whole), tuple(untold)
 
 
 def gather(

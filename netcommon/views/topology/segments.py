@@ -165,17 +165,17 @@ def _ways(host: Host, name: str, taken: set[str], passed: set[str]) -> tuple[tup
                 ways |= {way.name: way for way in _ways(host, beyond.bridge, taken, passed)[0]}
             continue
         vlans = port.trunks or (() if port.tag is None else (port.tag,))
-        for device in port.members or (port.name,):
-            link = links.get(device)
-            if device in (name, port.bridge) or device in taken:  # a bridge's name is that of the node's own port
+        for device in port.members or (port,):
+            link = links.get(device.name)
+            if device.name in (name, port.bridge) or device.name in taken:  # a bridge's name is that of the node's own port
                 continue
             if link is None:
-                if port.ofport > 0 and not port.internal and not port.kind.startswith(VHOST):  # a tunnel, or DPDK's
-                    ways[device] = Port(device, port.kind, True, vlans)
+                if device.ofport > 0 and not device.internal and not device.kind.startswith(VHOST):  # a tunnel, or DPDK's
+                    ways[device.name] = Port(device.name, device.kind, True, vlans)
             elif is_guests(link) or link.kind in ("openvswitch", "veth"):
-                others[device] = _port(link, vlans)
+                others[device.name] = _port(link, vlans)
             else:
-                ways[device] = _port(link, vlans)
+                ways[device.name] = _port(link, vlans)
     return tuple(ways.values()), tuple(others.values())
 
 

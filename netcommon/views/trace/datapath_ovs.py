@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Link, OvsPort
 from netcommon.host.api.host import View
+from netcommon.operations.ovs import bond_of
 from netcommon.views import format as words
 from netcommon.views.trace.trail import FOREIGN, OURS
 from netcommon.views.trace.walk import Walk
@@ -11,11 +12,14 @@ from netcommon.views.trace.walk import Walk
 
 def port_of(view: View, name: str) -> OvsPort | None:
     """Give the port that takes what a device receives: its own, or the bond's whose member it is."""
-    port = view.ovs_port(name)
-    if port is not None:
-        return port
-    every = (each for bridge in view.ovs_switches() for each in view.ovs_bridge_ports(bridge.name))
-    return next((each for each in every if name in each.members), None)
+    return view.ovs_port(name) or bond_of(view, name)
+
+
+def by_open_vswitch(view: View, name: str, flow: str) -> str:
+    """Give the command by which Open vSwitch follows a flow that comes in by ``name``; "" where that is no port of it."""
+    port = port_of(view, name)
+    real = view.ovs_switch(port.bridge) if port is not None else None
+    return f"ovs-appctl ofproto/trace {real.name} {flow}" if real is not None else ""
 
 
 def switch(walk: Walk, link: Link, port: OvsPort | None) -> None:

@@ -13,6 +13,7 @@ from netcommon.views.topology.model import NicView
 from netcommon.views.topology.nics import nic_view
 from netcommon.views.topology.segments import segments
 from netcommon.views.trace.datapath import enter
+from netcommon.views.trace.datapath_ovs import by_open_vswitch
 from netcommon.views.trace.frame import FROM_GUEST, Wanted, build, told
 from netcommon.views.trace.packet import IPV4, IPV6, Packet
 from netcommon.views.trace.trail import Path
@@ -108,12 +109,14 @@ def _outside(like: str) -> str:
 def _uplink(view: View, of: Subject, uplinks: Named_uplinks) -> Link:
     """By which device what is outside the node comes to where the NIC is. Raises HostRefused."""
     found, _problems = segments(view, [of.seen], dict(uplinks))
-    for segment in found:
-        if of.seen in segment.nics:
-            for port in segment.uplinks:
-                link = view.link(port.name)
-                if link is not None:
-                    return link
+    ways = [port.name for segment in found if of.seen in segment.nics for port in segment.uplinks]
+    for name in ways:
+        link = view.link(name)
+        if link is not None:
+            return link
+    if ways:
+        text = f"{of.seen.label} is reached from outside by no device of the kernel, where a trace begins, but by {' and '.join(ways)}"
+        raise HostRefused(text, by_open_vswitch(view, ways[0], f"in_port={ways[0]},dl_dst={of.seen.mac}"))
     raise HostRefused(f"{of.seen.label} is on nothing that has an uplink, so no frame comes to it from outside the node")
 
 

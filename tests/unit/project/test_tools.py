@@ -20,6 +20,15 @@ def test_junit_counts(tmp_path: Path) -> None:
     assert junit.read(tmp_path / "none.xml") == (0, 0)
 
 
+def test_the_files_that_take_the_longest(tmp_path: Path) -> None:
+    cases = [("tests.unit.test_a", 1.5), ("tests.unit.test_b.TestClass", 4), ("tests.unit.test_a", 1), ("tests.unit.test_b", 1)]
+    lines = "".join(f'<testcase classname="{name}" time="{spent}"/>' for name, spent in cases)
+    (tmp_path / "a.xml").write_text(f"<testsuites><testsuite>{lines}</testsuite></testsuites>")
+    assert junit.slowest(tmp_path / "a.xml", 5) == [("tests.unit.test_b", 5.0), ("tests.unit.test_a", 2.5)]
+    assert junit.slowest(tmp_path / "a.xml", 1) == [("tests.unit.test_b", 5.0)]
+    assert junit.slowest(tmp_path / "none.xml", 5) == []
+
+
 @pytest.mark.parametrize(
     ("counts", "status", "expected"),
     [

@@ -254,9 +254,9 @@ def test_a_copy_is_brought_back_in_a_new_epoch(cli: Cli) -> None:
         assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] == ["blue"]
         assert service.store.epoch != first
     Path(copies[1]).write_bytes(b"not a registry" * 1000)
-    before = {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").iterdir()}
+    before = {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").glob("*.*")}
     assert "damaged" in cli("registry", "restore", copies[1], status=69).stderr
-    assert {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").glob("*.*")} == before
     damaged = cli.root / "var/lib/netregistry/registry.sqlite"
     damaged.write_bytes(b"not a registry" * 1000)
     cli("registry", "restore", copies[0])
