@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST = 8 << 20  #: bytes of own NICs and networks in one batch
 MOST_OWN = 20_000  #: own NICs
+MOST_NETWORKS = 2_000  #: networks of the cluster in which no NIC is this node's: of more than these nothing is kept
 MOST_BESIDE = 500_000  #: other NICs with options
 
 
@@ -156,6 +157,8 @@ class Inbox:
             else:
                 self._check_order(f"network {uuid}", self.networks.get(uuid), revision)
                 networks[uuid] = told[uuid] = Network(str(revision), value)
+        for uuid in _too_many(nics, networks):
+            del networks[uuid]
         found = Changes(
             self._whole,
             at,
@@ -254,3 +257,11 @@ class Inbox:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
         self.nics, self.networks, self.agreed, self.ready, self._proved = nics, networks, agreed, ready, proved
+
+
+def _too_many(nics: Mapping[str, Own], networks: Mapping[str, Network]) -> list[str]:
+    """Give the networks that are beyond what is kept: always the same of the same."""
+    if len(networks) <= MOST_NETWORKS:
+        return []
+    own = {own.wanted.network for own in nics.values()}
+    return sorted(uuid for uuid in networks if uuid not in own)[MOST_NETWORKS:]

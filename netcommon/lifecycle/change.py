@@ -201,8 +201,9 @@ def _asked(
     has = {each.option for each in standing.nic.wanted}
     # what the NIC came up without keeps no other option from its end
     changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
-    fit = changed_options.fitting(node, nic, after.force(now), unfit, asked)
-    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
+    force = after.force(now)
+    fit = changed_options.fitting(node, nic, changed_options.not_without(force, standing.nic, asked), unfit, asked)
+    nic = nic._replace(wanted=fit, revision=changed_options.partly(after.revision, force, fit), told=told)
     for text in unfit:
         call.log.error(text)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone

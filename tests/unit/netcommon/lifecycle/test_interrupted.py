@@ -20,10 +20,11 @@ from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Node
 from netcommon.lifecycle.gc import gc
 from netcommon.lifecycle.site_scripts import Scripts
+from netcommon.operations.base import Operation
 from runtime import wanted
 from runtime.errors import Interrupted
 from runtime.nic import Nic
-from runtime.record import UP
+from runtime.record import UP, Record
 from runtime.wanted import Wanted
 from tests.support.bootstrap import ROOT
 from tests.support.sim import Sim, nic
@@ -78,6 +79,30 @@ def test_an_up_stands_from_when_that_is_on_record(tmp_path: Path, monkeypatch: p
     assert sim.up(nic("routed", **{**guest(1).environment, "IP": "10.0.0.9"})).changed
     assert sim.record(guest(1).uuid).state == UP and sim.record(guest(1).uuid).before is None
     assert len([line for line in sim.lines if "after the NIC's own work" in line]) == 2
+
+
+def test_a_signal_when_the_intent_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is done yet: what is on record is as it was, of a first up and of another one."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    before, intend = sim.picture(), BringUp._intend
+
+    def told(attempt: BringUp, record: Record, operations: list[Operation]) -> None:
+        intend(attempt, record, operations)
+        raise Interrupted("ended by signal 15")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BringUp, "_intend", told)
+        with pytest.raises(Interrupted):
+            sim.up(guest(1))
+    assert (sim.records(), sim.files(), sim.picture()) == ([], [], before)
+    sim.up(guest(1))
+    was = sim.record(guest(1).uuid), sim.files(), sim.picture()
+    with monkeypatch.context() as patched:
+        patched.setattr(BringUp, "_intend", told)
+        with pytest.raises(Interrupted):
+            sim.up(nic("routed", **{**guest(1).environment, "IP": "10.0.0.9"}))
+    assert (sim.record(guest(1).uuid), sim.files(), sim.picture()) == was
 
 
 def test_a_signal_when_the_last_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
