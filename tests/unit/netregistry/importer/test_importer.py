@@ -37,6 +37,23 @@ def small() -> Cluster:
     return cluster
 
 
+@pytest.mark.parametrize(("name", "value"), [("mode", "openvswitch"), ("link", "br7"), ("vlan", ".10")])
+def test_what_neither_nic_nor_cluster_says_any_more_is_gone(registry: Registry, importing: Node, name: str, value: str) -> None:
+    """A cluster's default need not have each: one that was made before there were VLANs has none."""
+    cluster = small()
+    del cluster.document["cluster"]["nicparams"]["default"][name]
+    nic = cluster.instance("web1.example.com")["nics"][0]
+    nic["nicparams"] = {name: value}
+    cluster.changed()
+    importing.read(cluster)
+    assert stored(registry, "nics")[NICS[0]][name] == value
+    nic["nicparams"] = {}
+    cluster.changed()
+    importing.read(cluster)
+    assert name not in stored(registry, "nics")[NICS[0]]
+    assert importing.read(cluster).changed == 0
+
+
 def test_first_import(registry: Registry, importing: Node) -> None:
     cluster = small()
     outcome = importing.read(cluster)
