@@ -46,7 +46,7 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         if outcome.changed and not outcome.kept:
             call.log.info(f"the registry wants it so: {outcome.text}")
     elif isinstance(job, Keep):
-        keep(node, uuid, wanted(job.wanted), call, job.whole, job.ahead)
+        keep(node, uuid, wanted(job.wanted), call, job.whole)
     elif isinstance(job, Drop):
         return did._replace(up=not drop(node, uuid, call))
     elif isinstance(job, SetNetwork):

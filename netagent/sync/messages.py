@@ -227,14 +227,12 @@ class Apply(NamedTuple):
 class Keep(NamedTuple):
     """Keep on disk what is wanted of a NIC that is not up. One that is up stays what it is.
 
-    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision. ``ahead``: the NIC is
-    elsewhere, and options that this version does not know are kept too: the one in which its guest comes may.
+    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision.
     """
 
     key: tuple[str, str]
     wanted: Wanted
     whole: bool = True
-    ahead: bool = False
 
 
 class Drop(NamedTuple):

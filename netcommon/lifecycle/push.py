@@ -9,7 +9,6 @@ from __future__ import annotations
 from netcommon.lifecycle import changed_options
 from netcommon.lifecycle.change import change, unchanged
 from netcommon.lifecycle.context import about, alive, locks
-from netcommon.options.tags import of_changed
 from runtime import networks, validate, wanted
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, TryAgain
@@ -46,7 +45,8 @@ class IsUp(TryAgain):
 def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
     """Set the NIC to what a registry wants of it where it is up; keep that where it is not. An emulated twin of Xen's follows its NIC.
 
-    The network's values are those on disk (``keep_network``): where they alone have changed, the same is pushed again.
+    The network's values are those on disk (``keep_network``): where they alone have changed, the same is pushed again. Options that this
+    version does not know are kept, and the NIC is without them (changed_options.partly).
 
     Raises NicInvalid for what no NIC, or not this one, can be; HostRefused, TryAgain, SettingsInvalid as ``change`` does: then the NIC,
     and what is kept of it, are as before.
@@ -93,18 +93,18 @@ def applied(node: Node, uuid: str, problems: list[str]) -> str:
     return changed_options.read(node, uuid, problems, look=True).revision
 
 
-def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool:
+def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True) -> bool:
     """Keep what a registry wants of a NIC that is not here, for its next up; True if it is other than before.
 
     What is kept as of a later revision of the same epoch stays. ``whole``: this is all of it; what is not is kept as of revision 0, which
-    no NIC has, and not in place of what is whole. ``ahead``: the NIC is elsewhere; options that this version does not know are kept too,
-    and an up is without them.
+    no NIC has, and not in place of what is whole. Options that this version does not know are kept too: an up of it is without them, and
+    a later version may know them.
 
     Raises NicInvalid for what no NIC can be, RecordTooNew for a newer version's file, IsUp where the NIC is up here, TryAgain where it is
     being worked on; HostRefused.
     """
     validate.uuid(uuid)
-    changed = _kept(node, uuid, asked, call, whole, ahead)
+    changed = _kept(node, uuid, asked, call, whole)
     if changed is None:
         raise IsUp(f"NIC {uuid} is up: it is to be pushed")
     return changed
@@ -123,7 +123,7 @@ def _before(asked: RegistryWanted, found: Wanted, whole: bool) -> bool:
     return validate.is_revision(asked.revision) and epoch == before and (int(number), whole) < (int(kept), True) and int(kept) > 0
 
 
-def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool | None:
+def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True) -> bool | None:
     """As ``keep``; None where the NIC is up."""
     with locks(node, call) as held:
         held.uuids({uuid})
@@ -136,7 +136,6 @@ def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool 
         if not whole:
             asked = asked._replace(revision=f"{asked.revision.rpartition(':')[0]}:0")
         after = taken(changed_options.decided(node, uuid, found), asked, now).without(now)
-        list(of_changed(() if ahead else after.by_registry.force(now)))
         if after != found:
             wanted.write(node.paths, uuid, after)
         return after != found
