@@ -6,12 +6,13 @@ wanted of NICs that are not up is kept, also of those of other nodes. Nothing he
 
 from __future__ import annotations
 
-from netcommon.lifecycle import changed_options
+from netcommon.lifecycle import changed_options, site_scripts
 from netcommon.lifecycle.change import change, unchanged
 from netcommon.lifecycle.context import about, alive, locks
 from runtime import networks, validate, wanted
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, TryAgain
+from runtime.nic import REGISTRY
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.registry_wanted import RESTART, SAID_EMPTY, taken
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -60,6 +61,9 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
                 continue  # it has come up meanwhile
             return Pushed(changed, f"NIC {uuid} is not up: what the registry wants is kept", kept=True)
         call = about(call, record)
+        if not asked.options and _is_the_sites(node, record):
+            _note(node, record, asked, call)
+            return Pushed(False, f"{record.nic.label} is set up by a script of the site's, and nothing else is wanted of it")
         outcome = change(node, uuid, call, lambda before: taken(before, asked, changed_options.moment(node)), closing=True)
         twin = changed_options.twin_of(node, record.nic)
         if twin is not None and _is_up(node, twin):
@@ -68,6 +72,34 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
         restart = pending_restart(record.nic, asked)
         return Pushed(outcome.changed, outcome.text + (f"; pending restart: {', '.join(restart)}" if restart else ""), restart)
     raise TryAgain(f"NIC {uuid} comes and goes")
+
+
+def _is_the_sites(node: Node, record: Record) -> bool:
+    """Tell whether a script of the site's has set a NIC up, and has got nothing of a registry's: nothing of ours is to be made another."""
+    return site_scripts.set_up_instead(node, record) and not any(each.source == REGISTRY for each in record.nic.wanted)
+
+
+def _note(node: Node, seen: Record, asked: RegistryWanted, call: Call) -> None:
+    """Keep that nothing is wanted of such a NIC, on its record too; what its guest is told is the script's affair.
+
+    Raises HostRefused; TryAgain where it has become another meanwhile.
+    """
+    with locks(node, call) as held:
+        held.devices({seen.device})
+        held.uuids({seen.uuid})
+        record = _up(node, seen.uuid)
+        if record is None or record.device != seen.device or not _is_the_sites(node, record):
+            raise TryAgain(f"{seen.nic.label} has become another meanwhile")
+        found, problems = _there(node, seen.uuid, call), list[str]()
+        after = taken(changed_options.decided(node, seen.uuid, found), asked, changed_options.moment(node))
+        told = changed_options.told_of(node, record.nic, after.network, problems)
+        for problem in problems:
+            call.log.error(problem)
+        if after != found:
+            wanted.write(node.paths, seen.uuid, after)
+        noted = record._replace(nic=record.nic._replace(revision=asked.revision, told=told))
+        if noted != record:
+            node.store.write(noted)
 
 
 def pending_restart(nic: Nic, asked: RegistryWanted) -> tuple[str, ...]:

@@ -125,3 +125,31 @@ def test_an_option_that_this_version_does_not_know_holds_up_nothing_else(
             assert on_disk(sim) == (item_revision(agent.service), blue, {"of_tomorrow": "1", **GOOD})
         operator_sets(agent, **GOOD)
         agent.until(lambda: agent.alarms.active() == {}, "the alarm is over")
+
+
+def test_a_nic_that_a_script_of_the_sites_has_set_up_is_an_alarm_only_if_something_is_wanted_of_it(known: Agent, sim: Sim) -> None:
+    """Nothing of ours would be another; what its network says is the script's affair."""
+    agent = known
+    operator = agent.service.client()
+    said = {"name": "blue", "subnet": "192.0.2.0/24", "resolvers": ["192.0.2.53"], "cluster": CLUSTER}
+    blue = operator.change("POST", "networks", said).body["uuid"]
+    operator.change("PATCH", f"nics/{UUIDS[0]}", {"network": blue})
+    sim.up(nic("bridged"))
+    record = sim.record()
+    sim.node.store.write(record._replace(scripts=True, operations=()))
+    before = sim.picture()
+    with agent.running() as sync:
+        for resolver in ("192.0.2.60", "192.0.2.61"):
+            operator.change("PATCH", f"networks/{blue}", {"resolvers": [resolver]})
+            operator.change("PATCH", f"nics/{UUIDS[0]}", {"name": f"n{resolver[-1]}"})
+            agent.until(
+                lambda: reports(agent.service).get(UUIDS[0], {}).get("applied") == item_revision(agent.service), "it is as it is wanted"
+            )
+            agent.until(lambda: sync.machine.idle, "nothing is left")
+            assert agent.alarms.active() == {} and not reports(agent.service)[UUIDS[0]]["refused"]
+            assert on_disk(sim)[:2] == (item_revision(agent.service), blue)
+        operator_sets(agent, **GOOD)
+        agent.until(lambda: is_said(agent, "a script of the site's"), "that is refused")
+        operator_sets(agent)
+        agent.until(lambda: agent.alarms.active() == {}, "the alarm is over")
+    assert sim.picture() == before and sim.record().operations == ()
