@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netcommon.lifecycle.context import Call
 from runtime import membership
-from runtime.errors import NetcommonError
+from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
     import random
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from netagent.loop import Loop
     from netagent.reconcile.keyed_pool import Key
     from netagent.reconcile.workers import Worker
+    from netagent.renewal import Renewal
     from netagent.service import Service
     from netagent.sync.driver import Sync
     from netcommon.log import Log
     from netcommon.settings.model import Settings
+    from netregistry.credentials import Credentials
+    from netregistry.reach import Places
 
 DOOR = "registry"  #: who calls, where a NIC is changed for it
 MEMBER = "registry-node"  #: the alarm: nobody can tell which node this is
@@ -31,6 +34,7 @@ class Joined:
     def __init__(self, service: Service, loop: Loop, jobs: Dispatcher, log: Log, chance: random.Random, path: str = "") -> None:
         self._service, self._loop, self._jobs, self._log, self._chance, self._path = service, loop, jobs, log, chance, path
         self._sync: Sync | None = None
+        self._renewal: Renewal | None = None
         self._as: tuple[object, ...] = ()
         self._unusable = False
 
@@ -39,6 +43,7 @@ class Joined:
         settings = self._service.settings
         try:
             member = membership.read(self._service.paths) if settings.registry_sync else None
+            found = self._credentials(member.uuid) if member is not None else None
         except NetcommonError as error:
             self._service.alarms.set(MEMBER, str(error))
             self._unusable = True
@@ -46,15 +51,26 @@ class Joined:
         if self._unusable:
             self._service.alarms.clear(MEMBER)
             self._unusable = False
-        wanted = () if member is None else (member.uuid, *_asked(settings))
+        addresses = () if found is None else settings.registry_addresses or found.addresses
+        wanted = () if member is None else (member.uuid, addresses, *_asked(settings))
         if wanted == self._as:
             return
         self.close(0.0)
         self._as = wanted
         if member is not None:
-            self._begin(member.uuid, settings)
+            self._begin(member.uuid, settings, found, addresses)
 
-    def _begin(self, uuid: str, settings: Settings) -> None:
+    def _credentials(self, uuid: str) -> Credentials | None:
+        """Read what the node shows a registry elsewhere; None: its registry is on this machine. Raises HostRefused."""
+        from netregistry import credentials
+
+        found = credentials.read(self._service.paths.lib, "node")
+        if found is not None and found.name != uuid:
+            what = f"the certificate for the registry is of node {found.name}, and this is {uuid}"
+            raise HostRefused(what, "netcommon registry join URL TOKEN gets one of this node")
+        return found
+
+    def _begin(self, uuid: str, settings: Settings, found: Credentials | None, addresses: tuple[str, ...]) -> None:
         from netagent.sync.driver import Around, Sync  # what a node without a registry need not have in memory
         from netagent.sync.rules import Rules
         from netregistry.client import SOCKET
@@ -68,8 +84,15 @@ class Joined:
             cap=settings.registry_reap_cap,
         )
         around = Around(self._loop, service.clock, self._log, service.alarms, service.metrics, self._jobs.work, self._call)
-        self._sync = Sync(uuid, self._path or SOCKET, rules, around, service.folders[1], service.paths.lib, self._chance)
-        self._log.info(f"this node speaks with its registry as {uuid}")
+        where: str | Places = self._path or SOCKET
+        if found is not None:
+            from netagent.renewal import Renewal
+
+            where = found.places(addresses)
+            renewing = (self._loop, service.clock, self._log, service.alarms, service.metrics, self._chance.random)
+            self._renewal = Renewal(found, where, *renewing)
+        self._sync = Sync(uuid, where, rules, around, service.folders[1], service.paths.lib, self._chance)
+        self._log.info(f"this node speaks with its registry{' at ' + ', '.join(addresses) if addresses else ''} as {uuid}")
         self._sync.start()
 
     def _call(self, worker: Worker) -> Call:
@@ -103,6 +126,9 @@ class Joined:
     def close(self, seconds: float) -> None:
         """End it, if there is one."""
         sync, self._sync, self._as = self._sync, None, ()
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            renewal.close()
         if sync is not None:
             sync.close(seconds)
 

@@ -1,9 +1,10 @@
-"""List what can be asked of a registry: each action with its rule, who may ask, and the schema of its body."""
+"""List what can be asked of a registry: each action with its rule and the schema of its body."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netregistry.model.certificate import Authority
 from netregistry.model.codec import schema
 from netregistry.model.history import Settings
 from netregistry.model.importing import Reading
@@ -11,7 +12,7 @@ from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
 from netregistry.request import Part
-from netregistry.rules import ends, imports, networks, nics, nodes, reservations, settings
+from netregistry.rules import authorities, ends, holders, imports, networks, nics, nodes, reservations, settings, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +24,9 @@ MOST_PARTS = 50  #: requests of a batch
 
 
 class Action(NamedTuple):
-    """One thing that can be asked. ``roles``: who may."""
+    """One thing that can be asked; netregistry.roles says by whom."""
 
     rule: Callable[[Draft, Part], Done]
-    roles: frozenset[str]
     body: Callable[[], dict[str, Any]]
 
 
@@ -57,26 +57,30 @@ def _network(first: tuple[str, ...]) -> dict[str, Any]:
     return schema(Network, (*first, *networks.FIELDS), ("name",) if first else ())
 
 
-WRITERS, BOTH = frozenset(("operator", "importer", "node")), frozenset(("operator", "importer"))
-OPERATORS, NODES = frozenset(("operator",)), frozenset(("operator", "node"))
-LEADER = frozenset(("leader",))
-
 ACTIONS: dict[str, Action] = {
-    "network.add": Action(networks.add, BOTH, lambda: _network(networks.AT_FIRST)),
-    "network.set": Action(networks.set_, BOTH, lambda: _network(())),
-    "network.delete": Action(networks.delete, BOTH, _deletion),
-    "nic.add": Action(nics.add, WRITERS, lambda: _nic(nics.AT_FIRST)),
-    "nic.set": Action(nics.set_, WRITERS, lambda: _nic(())),
-    "nic.delete": Action(nics.delete, WRITERS, _deletion),
-    "claim.reserve": Action(reservations.reserve, OPERATORS, lambda: schema(reservations.Reservation)),
-    "claim.release": Action(reservations.release, OPERATORS, _nothing),
-    "node.join": Action(nodes.join, NODES, lambda: schema(Node, ("uuid", *nodes.FIELDS), ("uuid", "name"))),
-    "node.set": Action(nodes.set_, NODES, lambda: schema(Node, nodes.FIELDS, ())),
-    "node.fence": Action(nodes.fence, OPERATORS, _deletion),
-    "node.forget": Action(nodes.forget, OPERATORS, _deletion),
-    "importer.hold": Action(imports.hold, BOTH, lambda: schema(Reading)),
-    "settings.set": Action(settings.set_, OPERATORS, lambda: schema(Settings, Settings._fields, ())),
-    "options.end": Action(ends.options, LEADER, _nothing),
-    "quarantine.end": Action(ends.quarantine, LEADER, _nothing),
-    "claims.sweep": Action(ends.sweep, LEADER, _nothing),
+    "network.add": Action(networks.add, lambda: _network(networks.AT_FIRST)),
+    "network.set": Action(networks.set_, lambda: _network(())),
+    "network.delete": Action(networks.delete, _deletion),
+    "nic.add": Action(nics.add, lambda: _nic(nics.AT_FIRST)),
+    "nic.set": Action(nics.set_, lambda: _nic(())),
+    "nic.delete": Action(nics.delete, _deletion),
+    "claim.reserve": Action(reservations.reserve, lambda: schema(reservations.Reservation)),
+    "claim.release": Action(reservations.release, _nothing),
+    "node.join": Action(nodes.join, lambda: schema(Node, ("uuid", *nodes.FIELDS), ("uuid", "name"))),
+    "node.set": Action(nodes.set_, lambda: schema(Node, nodes.FIELDS, ())),
+    "node.fence": Action(nodes.fence, _deletion),
+    "node.forget": Action(nodes.forget, _deletion),
+    "importer.hold": Action(imports.hold, lambda: schema(Reading)),
+    "settings.set": Action(settings.set_, lambda: schema(Settings, Settings._fields, ())),
+    "options.end": Action(ends.options, _nothing),
+    "quarantine.end": Action(ends.quarantine, _nothing),
+    "claims.sweep": Action(ends.sweep, _nothing),
+    "token.add": Action(tokens.add, lambda: schema(tokens.NewToken)),
+    "token.revoke": Action(tokens.revoke, _nothing),
+    "certificate.join": Action(tokens.join, lambda: schema(tokens.Joining)),
+    "certificate.renew": Action(holders.renew, lambda: schema(holders.Renewing)),
+    "certificate.revoke": Action(holders.revoke, lambda: schema(holders.Whose)),
+    "certificates.sweep": Action(holders.sweep, _nothing),
+    "authority.add": Action(authorities.add, lambda: schema(Authority)),
+    "authority.retire": Action(authorities.retire, _nothing),
 }

@@ -1,4 +1,4 @@
-"""Ask a registry over its UNIX socket: small, and one request at a time; the command line and agents use it."""
+"""Ask a registry: small, and one request at a time; the command line and agents use it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
+from netregistry.reach import Places, UnixPlace, words
 from netregistry.request import ANY, new_id
 from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
+    from netregistry.reach import Connection, Place
+
 SOCKET = "/run/netregistry/socket"
 SECONDS = 60.0  #: for one answer
 SILENT = 10.0  #: seconds without a sign of life after which a stream is over
 AGAIN = 3  #: times that a request without answer is sent
-START = "systemctl start netcommon-registry starts it, netcommon registry init makes a registry the first time"
 LONGEST_LINE = 4 << 20  #: bytes
 LONGEST_ANSWER = 64 << 20  #: bytes
 
@@ -71,50 +73,18 @@ class Answer(NamedTuple):
     revision: str
 
 
-class _Socket(socket.socket):
-    """A socket from which something whole has to come until a time: a timeout alone would begin anew with each part of it."""
-
-    until = 0.0  #: monotonic seconds
-
-    def recv_into(self, *given: Any) -> int:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("it comes too slowly")
-        self.settimeout(left)
-        return super().recv_into(*given)
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a UNIX socket. An answer is waited for ``seconds``; of one that comes in parts, each part is."""
-
-    def __init__(self, path: str, seconds: float) -> None:
-        super().__init__("localhost", timeout=seconds)
-        self._path, self._seconds = path, seconds
-        self._made: _Socket | None = None
-
-    def connect(self) -> None:
-        made = _Socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        try:
-            made.settimeout(self._seconds)
-            made.connect(self._path)
-        except BaseException:
-            made.close()
-            raise
-        self.sock = self._made = made
-
-    def wait(self) -> None:
-        """Wait for an answer, or for its next part, from now on."""
-        if self._made is not None and self._made.fileno() >= 0:
-            self._made.until = time.monotonic() + self._seconds
-            self._made.settimeout(self._seconds)
-
-
 class Client:
-    """A registry's client. ``role``: as whom to ask (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator."""
+    """A registry's client. ``where``: the path of its UNIX socket, or where else it is.
 
-    def __init__(self, path: str = SOCKET, role: str = "", seconds: float = SECONDS) -> None:
-        self._path, self._role, self._seconds = path, role, seconds
-        self._connection: _Connection | None = None
+    ``role``: as whom to ask over the socket (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator. Elsewhere the
+    certificate says it.
+    """
+
+    def __init__(self, where: str | Places = SOCKET, role: str = "", seconds: float = SECONDS) -> None:
+        self._places = Places([UnixPlace(where)]) if isinstance(where, str) else where
+        self._role, self._seconds = role, seconds
+        self._connection: Connection | None = None
+        self._place: Place = self._places.first
         self._floor = 0.0  # seconds since the epoch; of what was made before the registry does not know whether it was done
 
     @property
@@ -174,15 +144,15 @@ class Client:
     def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
         query = {"node": node, "from": start, "incarnation": incarnation}
-        connection = _Connection(self._path, SILENT)
+        target = _target("watch", {name: value for name, value in query.items() if value})
+        connection, response = self._begun(SILENT, "GET", target)
         try:
-            response = self._sent(connection, "GET", _target("watch", {name: value for name, value in query.items() if value}), None, {})
             if response.status != 200:
                 raise _problem(response.status, _body(response))
             for line in _lines(response, connection):
                 yield _decoded(line)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise TryAgain(f"the registry's stream was cut off: {_words(error)}") from None
+            raise TryAgain(f"the registry's stream was cut off: {words(error)}") from None
         finally:
             connection.close()
 
@@ -196,15 +166,14 @@ class Client:
         """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
         return self._pieces("export", _lines)
 
-    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse, _Connection], Iterator[bytes]]) -> Iterator[bytes]:
-        connection = _Connection(self._path, self._seconds)
+    def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse, Connection], Iterator[bytes]]) -> Iterator[bytes]:
+        connection, response = self._begun(self._seconds, "GET", _target(place, {}))
         try:
-            response = self._sent(connection, "GET", _target(place, {}), None, {})
             if response.status != 200:
                 raise _problem(response.status, _body(response))
             yield from read(response, connection)
         except (OSError, http.client.HTTPException) as error:
-            raise TryAgain(f"the registry's answer was cut off: {_words(error)}") from None
+            raise TryAgain(f"the registry's answer was cut off: {words(error)}") from None
         finally:
             connection.close()
 
@@ -223,45 +192,90 @@ class Client:
     # -- requests
 
     def _asked(self, method: str, target: str, body: Any, headers: dict[str, str]) -> Answer:
-        for attempt in range(AGAIN):
-            if self._connection is None:
-                self._connection = _Connection(self._path, self._seconds)
+        failed: list[NetcommonError] = []
+        for attempt in range(max(AGAIN, len(self._places))):
             try:
-                response = self._sent(self._connection, method, target, body, headers)
+                if self._connection is None:
+                    self._place = self._places.first
+                    self._connection = self._place.connection(self._seconds)
+                response = self._sent(self._connection, self._place, method, target, body, headers)
                 data = _body(response)
             except Garbled:
                 self.close()
                 raise
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if attempt + 1 < AGAIN and not isinstance(error, TimeoutError):
-                    continue  # a connection that was kept may have ended; the id lets a change be done once
-                raise TryAgain(f"the registry on {self._path} has not answered: {_words(error)}") from None
+                self._places.failed(self._place)
+                failed.append(self._place.wrong(error))
+                if attempt + 1 >= len(self._places) and (isinstance(error, TimeoutError) or not failed[-1].retry):
+                    break
+                continue  # a connection that was kept may have ended; the id lets a change be done once
             if response.status >= 400:
                 problem = _problem(response.status, data)
+                if problem.kind == "certificate":
+                    self.close()  # another connection shows the certificate that there is by then
+                elif response.status == 503:  # it stops, or cannot do it: another one may
+                    self.close()
+                    self._places.failed(self._place)
+                    failed.append(problem)
+                    if attempt + 1 < len(self._places):
+                        continue
+                    break
                 if isinstance(floor := problem.document.get("floor"), int):
                     self._floor = floor // 1000 + 1.0
                 raise problem
             return Answer(_decoded(data) if data else None, response.headers.get("ETag", "").strip('"'))
-        raise AssertionError
+        try:
+            raise _nobody(failed, self._places)
+        finally:
+            failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
 
-    def _sent(self, connection: _Connection, method: str, target: str, body: Any, headers: dict[str, str]) -> http.client.HTTPResponse:
-        if connection.sock is None:
+    def _begun(self, seconds: float, method: str, target: str) -> tuple[Connection, http.client.HTTPResponse]:
+        """Begin an answer of its own connection, at the first place that gives one."""
+        failed: list[NetcommonError] = []
+        for _ in range(len(self._places)):
+            place = self._places.first
+            connection = place.connection(seconds)
             try:
-                connection.connect()
-            except FileNotFoundError:
-                raise HostRefused(f"no registry is served on {self._path}", START) from None
-            except ConnectionRefusedError:
-                raise HostRefused(f"nobody listens on {self._path} any more", START) from None
-            except PermissionError:
-                raise HostRefused("the registry's socket is for root alone", "run it as root") from None
-        given = {"Netcommon-Role": quote(self._role, safe=":")} if self._role else {}
+                response = self._sent(connection, place, method, target, None, {})
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                self._places.failed(place)
+                failed.append(place.wrong(error))
+                continue
+            if response.status != 503:
+                return connection, response
+            failed.append(_problem(503, _rest(response)))
+            connection.close()
+            self._places.failed(place)
+        try:
+            raise _nobody(failed, self._places)
+        finally:
+            failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
+
+    def _sent(
+        self, connection: Connection, place: Place, method: str, target: str, body: Any, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        given = {"Netcommon-Role": quote(self._role, safe=":")} if self._role and place.says_role else {}
         data = None
         if body is not None:
             data, given["Content-Type"] = json.dumps(body).encode("ascii"), "application/json"
+        if connection.sock is None:
+            connection.connect()
         connection.wait()
         connection.request(method, target, data, {**headers, **given})
         return connection.getresponse()
+
+
+def _nobody(failed: list[NetcommonError], places: Places) -> NetcommonError:
+    """Give what is to be said where nobody could do it: what may be done stays so, whatever another one said."""
+    told = [each for each in failed if isinstance(each, Problem)]
+    if told:
+        return next((each for each in told if each.kind == "unsure"), told[-1])
+    if len(places) == 1:
+        return failed[-1]
+    text = f"no registry answers: {'; '.join(dict.fromkeys(str(each) for each in failed))}"
+    return TryAgain(text) if any(each.retry for each in failed) else HostRefused(text)
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:
@@ -274,7 +288,15 @@ def _body(response: http.client.HTTPResponse) -> bytes:
     return data
 
 
-def _blocks(response: http.client.HTTPResponse, connection: _Connection) -> Iterator[bytes]:
+def _rest(response: http.client.HTTPResponse) -> bytes:
+    """Give what can be read of a body that says why something cannot be done."""
+    try:
+        return _body(response)
+    except (OSError, http.client.HTTPException, Garbled):
+        return b""
+
+
+def _blocks(response: http.client.HTTPResponse, connection: Connection) -> Iterator[bytes]:
     """Give a body whose length is known. Raises IncompleteRead where it ends before: http.client's own ``read`` does not."""
     while data := response.read(1 << 16):
         yield data
@@ -283,7 +305,7 @@ def _blocks(response: http.client.HTTPResponse, connection: _Connection) -> Iter
         raise http.client.IncompleteRead(b"", response.length)
 
 
-def _lines(response: http.client.HTTPResponse, connection: _Connection) -> Iterator[bytes]:
+def _lines(response: http.client.HTTPResponse, connection: Connection) -> Iterator[bytes]:
     """Give a body in chunks line by line, as they come. Raises IncompleteRead where it ends before: ``readline`` does not.
 
     Each line is waited for, and not each part of one.
@@ -320,7 +342,3 @@ def _problem(status: int, data: bytes) -> Problem:
     except (ValueError, RecursionError):
         found = None
     return Problem(found if isinstance(found, dict) else {"status": status, "detail": f"refused with status {status}"})
-
-
-def _words(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

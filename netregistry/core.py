@@ -10,6 +10,7 @@ anew where something has changed, sent again where no answer came. An id that ha
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -21,8 +22,10 @@ from netregistry.model.codec import Invalid, load, read
 from netregistry.model.history import Entry
 from netregistry.refusal import Refused
 from netregistry.request import Done, Part, Response, made
+from netregistry.roles import check
 from netregistry.rules import masters
 from netregistry.rules.nodes import reported, signed_on
+from runtime.errors import NetcommonError
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -178,7 +181,7 @@ class Core:
             yield CatchUp()
             result = yield signed_on(self.view, who, incarnation, lease, self.now())
             if isinstance(result, Committed):
-                yield CatchUp(result.revision)
+                yield from self._seen(result.revision)
                 return lease
         raise Refused("busy", "others have kept on overtaking it")
 
@@ -213,7 +216,7 @@ class Core:
                 unchanged = self.view.shown_revision(done.key)
                 result = yield from self._committed(commit)
                 if isinstance(result, Committed):
-                    yield CatchUp(result.revision)
+                    yield from self._seen(result.revision)
                     wrote = not done.key or any(change.key == done.key for change in commit.changes)
                     return Response(done.status, done.body, f"{self.view.epoch}:{result.revision}" if wrote else unchanged)
                 if isinstance(result, Unanswered):
@@ -227,13 +230,26 @@ class Core:
         raise Refused("busy", "others have kept on overtaking it")
 
     def _committed(self, commit: Commit) -> Generator[Effect, Result, Result]:
-        """Send a commit until there is an answer. A conflict after a commit without answer may be with itself."""
+        """Send a commit until there is an answer. A conflict after a commit without answer may be with itself.
+
+        Raises what the store raises where nothing was sent, the first time alone: what was sent before may be done.
+        """
         result: Result = Unanswered()
-        for _ in range(AGAIN):
-            result = yield commit
+        for attempt in range(AGAIN):
+            try:
+                result = yield commit
+            except NetcommonError:
+                if attempt:
+                    break
+                raise
             if not isinstance(result, Unanswered):
                 break
         return result
+
+    def _seen(self, revision: int) -> Generator[Effect, Result, None]:
+        """Let the view take in what was done. It is done all the same where the store can say no more: then it is taken in later."""
+        with contextlib.suppress(NetcommonError):
+            yield CatchUp(revision)
 
     def _in_time(self, call: Call) -> Generator[Effect, Result, None]:
         """Raise Refused for a request that is not remembered if it was done, and for one of a time that is not yet.
@@ -268,7 +284,7 @@ class Core:
         another = entry.asked not in ("", what)  # of before that was noted it is ""
         if another or (entry.action, entry.who.role, entry.who.name) != (call.action, who.role, who.name):
             raise Refused("exists", f"the id {call.id} was another request's", id=call.id)
-        yield CatchUp(found.revision)
+        yield from self._seen(found.revision)
         return Response(entry.status, entry.body, f"{self.view.epoch}:{found.revision}")
 
 
@@ -302,6 +318,5 @@ def _done(draft: Draft, part: Part) -> Done:
     action = ACTIONS.get(part.action)
     if action is None:
         raise Invalid("action", part.action, f"one of {', '.join(ACTIONS)}")
-    if draft.who.role not in action.roles:
-        raise Refused("forbidden", f"{part.action} is for {' and '.join(sorted(action.roles))}", master=sorted(action.roles)[0])
+    check(part.action, draft.who.role)
     return action.rule(draft, part)

@@ -10,7 +10,7 @@ from netregistry.model import keys
 from netregistry.model.codec import dump, write
 from netregistry.model.history import Change, Entry
 from netregistry.refusal import Refused
-from netregistry.stores.base import LONGEST_VALUE, MOST, Delete, Expect, Put
+from netregistry.stores.base import LARGEST, LONGEST_VALUE, MOST, Delete, Expect, Put, commit_size
 from netregistry.view import groups
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Draft:
         """Give the keys of a group as it will be: netregistry.view.View.members."""
         found = [key for key in self.view.members(*group) if key not in self._after]
         return found + [key for key, value in self._after.items() if value is not None and group in groups(key, value)]
+
+    def using(self, what: str) -> tuple[str, ...]:
+        """Give the keys of the reports that say that a MAC or an address is in use: netregistry.view.View.using."""
+        return tuple(key for key in self.view.using(what) if self.get(key) is not None)
 
     def nic(self, uuid: str) -> Nic | None:
         return cast("Nic | None", self.get(keys.nic(uuid)))
@@ -135,4 +139,7 @@ class Draft:
             value = self._after[key]
             done.append(Delete(key) if value is None else Put(key, dump(value)))
         tests = {keys.history(self.request): 0, keys.LEDGER: self.view.at(keys.LEDGER), **self._expected}
-        return Commit(tuple(Expect(key, revision) for key, revision in tests.items()), tuple(done))
+        commit = Commit(tuple(Expect(key, revision) for key, revision in tests.items()), tuple(done))
+        if (size := commit_size(*commit)) > LARGEST:
+            raise Refused("too-large", f"{size} bytes would change at once, more than {LARGEST}: ask for less in one request")
+        return commit

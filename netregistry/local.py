@@ -30,6 +30,7 @@ from netregistry.leader import Leader
 from netregistry.model import keys
 from netregistry.stores.base import Compacted, Conflict, Lost, Unknown
 from netregistry.view import View
+from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -42,6 +43,7 @@ from netregistry.stores.base import Batch, Store, Watch
 
 T = TypeVar("T")
 PAGE = 10_000  #: items of a listing at once
+WAITED = 1.0  #: seconds for what is known to be committed; after that the engine is asked how far it is
 
 
 class Local:
@@ -100,10 +102,15 @@ class Local:
             try:
                 effect = next(steps)
                 while True:
-                    effect = steps.send(self.do(effect))
+                    try:
+                        result = self.do(effect)
+                    except NetcommonError as error:  # what that means depends on what was sent before
+                        effect = steps.throw(error)
+                    else:
+                        effect = steps.send(result)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                value: T = end.value
+                return value
 
     def do(self, effect: Effect) -> Result:
         """Do one effect; for who lets several generators of the core run by turns."""
@@ -122,7 +129,7 @@ class Local:
         if isinstance(effect, Grant):
             return Granted(self._store.grant(effect.seconds))
         if isinstance(effect, CatchUp):
-            self._caught_up()
+            self._caught_up(effect.revision)
         elif isinstance(effect, Compact):
             try:
                 self._store.compact(effect.revision)
@@ -131,10 +138,11 @@ class Local:
             return Forgotten(effect.revision)
         return Nothing()
 
-    def _caught_up(self) -> None:
+    def _caught_up(self, revision: int = 0) -> None:
+        """Take in what was committed, up to a revision at least; 0: up to the newest, for which an engine may have to be asked."""
         try:
-            while self._watch is not None:
-                batch = self._watch.next(0.0)
+            while self._watch is not None and not 0 < revision <= self.view.revision:
+                batch = self._watch.next(WAITED if revision else 0.0)
                 self.view.apply(batch)
                 if not batch.changes:
                     return

@@ -10,6 +10,8 @@ from runtime.errors import NetcommonError
 KINDS: dict[str, tuple[int, str]] = {
     "invalid": (400, "Not what is expected"),
     "forbidden": (403, "Somebody else decides that"),
+    "certificate": (403, "No certificate that counts"),
+    "token": (403, "No token that counts"),
     "missing": (404, "Not there"),
     "method": (405, "Not done to that"),
     "taken": (409, "Taken"),

@@ -56,7 +56,8 @@ TABLES = {
     "networks.*": """`[networks.NAME]`, by a network's name or UUID: what its [guests are
 told](../dhcp.md#what-guests-are-told-of-their-network). It has the options of [nic] too, for the NICs in the network.""",
     "agent": "[The agent](../agent.md). The hooks have no use for these.",
-    "registry": "A [registry](../registry.md#the-agents-side) that the node has joined. The hooks have no use for these.",
+    "registry": "A [registry](../registry.md#the-agents-side) that the node has joined; of the machine that keeps one, [who else is let in]"
+    "(../registry.md#other-machines). The hooks have no use for these.",
     "extensions.*": "`[extensions.NAME]`, one for each module of the site's own in `/etc/netcommon/extensions`.",
 }
 

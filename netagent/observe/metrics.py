@@ -50,6 +50,7 @@ METRICS = {
     "netcommon_registry_marks": Metric(GAUGE, "NICs that the registry is still to be told of."),
     "netcommon_registry_refused": Metric(GAUGE, "NICs that are not what the registry wants, since the host or they cannot be so."),
     "netcommon_registry_unknown": Metric(GAUGE, "NICs of a Ganeti cluster that are here, and that the registry does not know."),
+    "netcommon_registry_certificate_end_seconds": Metric(GAUGE, "When the certificate for the registry ends, seconds since the epoch."),
     "netcommon_registry_reaped_total": Metric(COUNTER, "Wanted NICs that were removed from the registry, being defined here no more."),
     "netcommon_agent_start_time_seconds": Metric(GAUGE, "When the agent started, seconds since the epoch."),
     "process_cpu_seconds_total": Metric(COUNTER, "User and system time that the agent has used."),

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from netagent.sync.rules import Rules
     from netcommon.lifecycle.context import Call, Clock
     from netcommon.log import Log
+    from netregistry.reach import Places
 
     Put = Callable[[Key, Callable[[Worker], None], bool], None]
 
@@ -87,11 +88,11 @@ class Around(NamedTuple):
 class Sync:
     """The node's side of a registry while an agent runs. ``state``: the agent's folder; ``lib``: /var/lib/netcommon."""
 
-    def __init__(self, node: str, path: str, rules: Rules, around: Around, state: str, lib: str, chance: random.Random) -> None:
+    def __init__(self, node: str, where: str | Places, rules: Rules, around: Around, state: str, lib: str, chance: random.Random) -> None:
         self.node, self._around, self._lib = node, around, lib
         self._now = around.clock.now
         self._timer: Timer | None = None
-        self._session = Session(path, node, _incarnation(state), self._hear, self._crowded)
+        self._session = Session(where, node, _incarnation(state), self._hear, self._crowded)
         self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known())
         self._closed = False
         self._about_at = 0.0

@@ -64,6 +64,8 @@ class Inbox:
         self._node, self._mine = node, mine
         self.nics: dict[str, Own] = {}
         self.networks: dict[str, Network] = {}
+        self.agreed: dict[str, str] = {}  #: NIC -> the address that the registry and the node had of it when they last had the same
+        self._agreements = 0
         self.ready: Revision | None = None  #: up to which all was told; None: nothing is known
         self.complete = False  #: in this connection all was told once
         self.current = False  #: in this run of the agent all was told once: nothing on the node is newer
@@ -193,6 +195,17 @@ class Inbox:
         if known.epoch == revision.epoch and revision.number < known.number:
             raise Lie(f"{what} is told as of {revision}, and was told as of {known}")
 
+    def agree(self, uuid: str, address: str) -> None:
+        """Note that the registry and the node have the same address of a NIC."""
+        if self.agreed.get(uuid) != address:
+            self.agreed[uuid] = address
+            self._agreements += 1
+
+    @property
+    def stand(self) -> tuple[Revision | None, int]:
+        """Give what another ``document`` would be worth writing for, once it is another."""
+        return self.ready, self._agreements
+
     @property
     def beginning(self) -> bool:
         """Tell whether the stream is one from the beginning, which has not been told whole yet."""
@@ -210,6 +223,7 @@ class Inbox:
                 "network": own.wanted.network,
                 "tags": own.wanted.tags,
                 "fields": own.fields,
+                **({"agreed": self.agreed[uuid]} if uuid in self.agreed else {}),
             }
             for uuid, own in self.nics.items()
         }
@@ -238,10 +252,11 @@ class Inbox:
             networks = {
                 str(uuid): Network(str(revision_of(each["revision"])), dict(each["value"])) for uuid, each in document["networks"].items()
             }
+            agreed = {str(uuid): str(each["agreed"]) for uuid, each in document["nics"].items() if "agreed" in each}
             proved = revision_of(document["proved"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
-        self.nics, self.networks, self.ready, self._proved = nics, networks, ready, proved
+        self.nics, self.networks, self.agreed, self.ready, self._proved = nics, networks, agreed, ready, proved
 
 
 def _too_many(nics: Mapping[str, Own], networks: Mapping[str, Network]) -> list[str]:

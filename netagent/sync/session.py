@@ -1,4 +1,4 @@
-"""Speak with a registry over its socket, in threads of its own: one request at a time, and the lines of one stream."""
+"""Speak with a registry, in threads of its own: one request at a time, and the lines of one stream."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netagent.sync.messages import Asking, Event
+    from netregistry.reach import Places
 
 SECONDS = 20.0  #: for one answer
 LARGEST = 32 << 20  #: bytes of one list
@@ -22,14 +23,17 @@ LISTS: dict[str, tuple[str, str]] = {"reports": ("reports", "node"), "nics": ("n
 
 
 class Session:
-    """Both threads. ``tell`` is given each event, in one of them, with the number of the stream that it is of, 0 for none.
+    """Both threads. ``where``: the registry is (netregistry.client.Client).
 
-    ``crowded`` tells whether who is told has too much to do by now.
+    ``tell`` is given each event, in one of them, with the number of the stream that it is of, 0 for none; ``crowded`` tells whether who is
+    told has too much to do by now.
     """
 
-    def __init__(self, path: str, node: str, incarnation: str, tell: Callable[[Event, int], None], crowded: Callable[[], bool]) -> None:
-        self._path, self._node, self._incarnation, self._tell, self._crowded = path, node, incarnation, tell, crowded
-        self._client = Client(path, f"node:{node}", SECONDS)
+    def __init__(
+        self, where: str | Places, node: str, incarnation: str, tell: Callable[[Event, int], None], crowded: Callable[[], bool]
+    ) -> None:
+        self._where, self._node, self._incarnation, self._tell, self._crowded = where, node, incarnation, tell, crowded
+        self._client = Client(where, f"node:{node}", SECONDS)
         self._asked: queue.SimpleQueue[Asking | None] = queue.SimpleQueue()
         self._stream: _Stream | None = None
         self.stream = 0  #: the number of the stream that counts
@@ -50,7 +54,7 @@ class Session:
         self.end()
         self.stream += 1
         number, tell = self.stream, self._tell
-        self._stream = _Stream(self._path, self._node, self._incarnation, start, lambda event: tell(event, number), self._crowded)
+        self._stream = _Stream(self._where, self._node, self._incarnation, start, lambda event: tell(event, number), self._crowded)
 
     def end(self) -> None:
         """End the stream, if there is one; that is no event."""
@@ -106,9 +110,9 @@ class _Stream:
     """One stream, in a thread of its own."""
 
     def __init__(
-        self, path: str, node: str, incarnation: str, start: str, tell: Callable[[Event], None], crowded: Callable[[], bool]
+        self, where: str | Places, node: str, incarnation: str, start: str, tell: Callable[[Event], None], crowded: Callable[[], bool]
     ) -> None:
-        self._client = Client(path, f"node:{node}", SECONDS)
+        self._client = Client(where, f"node:{node}", SECONDS)
         self._lines = self._client.watch(node, start, incarnation)
         self._tell, self._crowded = tell, crowded
         self._over = threading.Event()
@@ -139,6 +143,8 @@ class _Stream:
 def failure_of(error: Exception) -> Failure:
     """Say what an error means: refused, no answer, or nothing that a registry says."""
     if isinstance(error, Problem):
+        if error.kind == "certificate":  # nobody has judged what was asked for: it is sent again as it was, with one that counts
+            return Failure("", str(error))
         # a status without a kind is no refusal of ours: whoever answers there is another
         return Failure(error.kind or "fault", str(error))
     if isinstance(error, NetcommonError):

@@ -5,6 +5,7 @@ The registry is a package of its own that nothing of netcommon imports; this nam
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, fields, say, table
 from runtime import validate
-from runtime.errors import HostRefused, NicInvalid
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.moment import local_time
 
 Item = dict[str, Any]
 TIMES = frozenset(("freed", "joined", "made", "reported", "since", "time", "until"))  #: fields that are seconds since the epoch
+DAILY = 86400.0
 
 
 def socket_of(app: App) -> str:
@@ -25,6 +27,16 @@ def socket_of(app: App) -> str:
 
 def file_of(app: App) -> str:
     return app.root.rstrip("/") + str(import_module("netregistry.stores.files").FILE)
+
+
+def store_of(app: App) -> str:
+    """Give what keeps the registry: the etcd that the settings name, or the file. Raises SettingsInvalid: neither is guessed."""
+    return app.settings().registry_store or file_of(app)
+
+
+def in_etcd(app: App) -> bool:
+    """Tell whether the settings say that an etcd keeps the registry."""
+    return store_of(app) != file_of(app)
 
 
 def served(app: App) -> bool:
@@ -38,10 +50,46 @@ def as_root(app: App) -> None:
         raise HostRefused("the registry's files are for root alone", "run it as root")
 
 
+def authority_keys(app: App) -> str:
+    """Give the folder of the authorities' keys, beside the registry's file."""
+    return f"{os.path.dirname(file_of(app))}/authority"
+
+
 def client(app: App, role: str = "") -> Any:
-    """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else."""
-    name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
-    return import_module("netregistry.client").Client(socket_of(app), role or f"operator:{name}")
+    """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else.
+
+    On the registry's machine it asks over the socket, elsewhere by what the machine has joined with: for an operator also as a reader, or
+    as the node, which may look at most of it. Raises HostRefused.
+    """
+    make = import_module("netregistry.client").Client
+    kind, _, who = role.partition(":")
+    if kind in ("", "operator") and served(app):
+        name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
+        return make(socket_of(app), role or f"operator:{name}")
+    for each in ("operator", "reader", "node") if kind in ("", "operator") else (kind,):
+        found = joined(app, each, DAILY)
+        if found is not None and who in ("", found.name):
+            return make(found.places(app.settings(strict=False).registry_addresses))
+    if kind in ("", "operator"):
+        role = role or "operator:root"  # nobody listens there, which it says
+    return make(socket_of(app), role)
+
+
+def joined(app: App, role: str, every: float) -> Any:
+    """Give what this machine has joined with in a role; None where it has not. Raises HostRefused.
+
+    It is renewed if it is time for that; ``every``: after so many seconds the registry is asked which authorities count.
+    """
+    module, now = import_module("netregistry.credentials"), app.clock.wall()
+    found = module.read(app.paths.lib, role)
+    if found is None or role == "node" or not (found.due(now) or now >= found.looked + every):
+        return found  # a node's are its agent's to renew
+    try:
+        with import_module("netregistry.client").Client(found.places(app.settings(strict=False).registry_addresses)) as asked:
+            return module.refresh(found, asked, now)
+    except NetcommonError as error:
+        say(f"netcommon: the certificate of {role} {found.name} is not renewed: {error}", err=True)
+        return found
 
 
 # -- what things are called

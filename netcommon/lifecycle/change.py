@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, locks, usable
+from netcommon.lifecycle.context import Outcome, about, alive, locks, to_its_end, usable
 from netcommon.lifecycle.down import give_back, left_undone
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
@@ -362,8 +362,12 @@ def _changed(
 
         return failed
     cut: Interrupted | None = None
-    try:
+
+    def keep() -> None:
         _keep(node, nic, pending, after)
+
+    try:
+        to_its_end(keep, keep, call.log)
     except Interrupted as error:
         cut = error
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it

@@ -47,11 +47,15 @@ class Settings(NamedTuple):
     agent_hook_socket: bool = True
     agent_metrics_file: str = ""  #: "": none
     agent_metrics_listen: str = ""  #: "ADDRESS:PORT", "[ADDRESS]:PORT", the path of a Unix socket; "": nowhere
+    registry_store: str = ""
     registry_sync: bool = True
     registry_compare_delay: float | str = "auto"  #: seconds; "auto": 120 to 600 by chance
     registry_compare_interval: float = 3600.0
     registry_reap: str = "on"  #: "on", "report", "off"
     registry_reap_cap: int = 20
+    registry_addresses: tuple[str, ...] = ()  #: "https://HOST:PORT"; (): those of the join
+    registry_listen: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"
+    registry_names: tuple[str, ...] = ()  #: (): the machine's own
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
     extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``
     broken: str = ""  #: why the file cannot be used: these are the defaults then, or an earlier file's, and no NIC is made anew by them

@@ -12,7 +12,21 @@ from netcommon.options.model import DEFAULTS
 from netcommon.options.schema import OPTIONS
 from netcommon.options.types import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.settings.network_types import Host, Resolvers, Routes, Search
-from netcommon.settings.types import REPAIRS, Delay, Domain, FilePath, Listen, Parameters, Servers, Template, Zones
+from netcommon.settings.types import (
+    REPAIRS,
+    Delay,
+    Domain,
+    EtcdAddress,
+    FilePath,
+    Listen,
+    Listens,
+    Names,
+    Parameters,
+    Servers,
+    Template,
+    Urls,
+    Zones,
+)
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -104,6 +118,7 @@ KEYS: tuple[Key, ...] = (
         "the metrics for node_exporter's textfile collector; none: no file",
     ),
     Key("agent", "metrics_listen", "agent_metrics_listen", Listen(), "where the metrics are answered by HTTP; none: nowhere"),
+    Key("registry", "store", "registry_store", EtcdAddress(), "the etcd that keeps the registry which this machine serves; none: a file"),
     Key("registry", "sync", "registry_sync", Truth(), "a node that has joined a registry speaks with it; the agent does"),
     Key(
         "registry",
@@ -115,6 +130,9 @@ KEYS: tuple[Key, ...] = (
     Key("registry", "compare_interval", "registry_compare_interval", Seconds(60, 86400), "between two comparisons, about"),
     Key("registry", "reap", "registry_reap", Choice(("on", "report", "off")), "what is not defined here any more goes there too"),
     Key("registry", "reap_cap", "registry_reap_cap", Whole(1, 1000000), "so many wanted NICs one comparison removes at most"),
+    Key("registry", "addresses", "registry_addresses", Urls(), "where the registry is, tried in turn; none: those that it was joined by"),
+    Key("registry", "listen", "registry_listen", Listens(), "on the registry's machine: where its service lets others in by TLS"),
+    Key("registry", "names", "registry_names", Names(), "on the registry's machine: the names in its certificate; none: the machine's own"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),
     Key("extensions.*", "repair", "extensions", Choice(REPAIRS), "as in [repair], for its own kinds of operations", "repair"),

@@ -58,6 +58,82 @@ class Listen(NamedTuple):
         return f"[{host}]:{int(port)}" if six else f"{host}:{int(port)}"
 
 
+class Listens(NamedTuple):
+    """Addresses with ports, each once. Read in canonical form."""
+
+    @property
+    def expected(self) -> str:
+        return 'a list of addresses with ports such as ["192.0.2.1:8931", "[::]:8931"], each once'
+
+    def read(self, value: Any) -> object:
+        found = tuple(Listen().read(item) for item in _texts(value))
+        if any(not item or str(item).startswith("/") for item in found) or len(set(found)) != len(found):
+            raise ValueError
+        return found
+
+
+class Names(NamedTuple):
+    """Names of hosts and addresses, each once. Read in canonical form."""
+
+    @property
+    def expected(self) -> str:
+        return 'a list of names and addresses such as ["registry.example.com", "192.0.2.1"], each once'
+
+    def read(self, value: Any) -> object:
+        found = tuple(_host_or_address(item) for item in _texts(value))
+        if len(set(found)) != len(found):
+            raise ValueError
+        return found
+
+
+class Urls(NamedTuple):
+    """Addresses of a registry's services, each once. Read in canonical form."""
+
+    @property
+    def expected(self) -> str:
+        return 'a list of addresses such as ["https://registry1.example.com:8931", "https://[2001:db8::1]:8931"], each once'
+
+    def read(self, value: Any) -> object:
+        found = tuple(_url(item) for item in _texts(value))
+        if len(set(found)) != len(found):
+            raise ValueError
+        return found
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError
+    return tuple(value)
+
+
+def _host_or_address(text: str) -> str:
+    try:
+        family = AF_INET6 if ":" in text else AF_INET
+        return inet_ntop(family, inet_pton(family, text))
+    except (OSError, ValueError):
+        return domain(text)
+
+
+def _url(text: str) -> str:
+    """The canonical text of https://HOST:PORT. Raises ValueError."""
+    scheme, _, rest = text.partition("://")
+    host, colon, port = rest.removesuffix("/").rpartition(":")
+    if scheme != "https" or not colon or not (port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 1 << 16):
+        raise ValueError
+    if host.startswith("[") and host.endswith("]"):
+        return f"https://[{inet_ntop(AF_INET6, _packed6(host[1:-1]))}]:{int(port)}"
+    if ":" in host:
+        raise ValueError
+    return f"https://{_host_or_address(host)}:{int(port)}"
+
+
+def _packed6(text: str) -> bytes:
+    try:
+        return inet_pton(AF_INET6, text)
+    except OSError:
+        raise ValueError from None
+
+
 #: The characters of a name of the DNS; "/" and "_" for zones as RFC 2317 has them.
 _HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _ZONE = _HOST | frozenset("/_")
@@ -176,7 +252,23 @@ class FilePath(NamedTuple):
         return value
 
 
+class EtcdAddress(NamedTuple):
+    """The address of an etcd; "" for none. All but its beginning is read by who speaks to it (netregistry.stores.etcd_place)."""
+
+    @property
+    def expected(self) -> str:
+        return 'an address such as "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379?ca=/etc/netregistry/ca.pem", or ""'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or len(value) > LONGEST_ADDRESS:
+            raise ValueError
+        if value and not value.startswith("etcd://"):
+            raise ValueError
+        return value
+
+
 LONGEST = 64  #: characters of an extension's name
+LONGEST_ADDRESS = 4096  #: characters of an etcd's address
 
 
 class Parameters(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from netregistry.model.certificate import Authority, Holder, Token
 from netregistry.model.claim import Claim
 from netregistry.model.history import Entry, Ledger, Settings
 from netregistry.model.importing import Import
@@ -21,6 +22,9 @@ TYPES: dict[str, Any] = {
     "macs": Claim,
     "addresses": Claim,
     "imports": Import,
+    "authorities": Authority,
+    "certificates": Holder,
+    "tokens": Token,
     "seen": Report,
     "reports": Reports,
     "alive": Alive,
@@ -30,7 +34,7 @@ TYPES: dict[str, Any] = {
     SETTINGS: Settings,
 }
 #: What history covers, and no commit changes without the ledger.
-WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", "imports", SETTINGS))
+WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", "imports", "authorities", "certificates", "tokens", SETTINGS))
 
 
 def kind(key: str) -> str:
@@ -48,6 +52,18 @@ def nic(uuid: str) -> str:
 
 def node(uuid: str) -> str:
     return f"nodes/{uuid}"
+
+
+def authority(label: str) -> str:
+    return f"authorities/{label}"
+
+
+def certificate(role: str, name: str) -> str:
+    return f"certificates/{role}:{name}"
+
+
+def token(label: str) -> str:
+    return f"tokens/{label}"
 
 
 def imported(cluster: str) -> str:
@@ -86,3 +102,8 @@ def claims(nic: Nic) -> list[str]:
     """Give the keys of what a NIC claims."""
     found = [address(nic.scope, each) for each in nic.all_addresses]
     return [mac(nic.scope, nic.mac), *found] if nic.mac else found
+
+
+def used(scope: str, report: Report) -> list[str]:
+    """Give the keys of the claims, in a scope, of what a NIC is reported with."""
+    return [mac(scope, each) if each == report.mac else address(scope, each) for each in report.uses]

@@ -85,3 +85,10 @@ class Report(NamedTuple):
     refused: kinds.Note = ""  #: why what is wanted is not
     drift: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()
     since: kinds.Time = 0.0
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Give the MAC and the addresses that its guest has, each once; none where it is stopped."""
+        if self.state == "stopped":
+            return ()
+        return tuple(each for each in dict.fromkeys((self.mac, self.ip, *self.addresses)) if each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from netregistry.model.certificate import Authority, Holder, Holding
 from netregistry.model.claim import Claim
 from netregistry.model.history import Entry
 from netregistry.model.importing import Import
@@ -62,7 +63,7 @@ class ClaimItem(NamedTuple):
 
 
 class ConflictItem(NamedTuple):
-    """A MAC or an address that more than one NIC wants."""
+    """A MAC or an address that more than one NIC wants, or is reported with."""
 
     conflict: Conflict
 
@@ -80,6 +81,48 @@ class HistoryItem(NamedTuple):
 
     revision: str
     entry: Entry
+
+
+class AuthorityItem(NamedTuple):
+    """An authority whose certificates count. ``signs``: it is the one that signs now."""
+
+    revision: str
+    authority: Authority
+    signs: bool
+
+
+class CertificateItem(NamedTuple):
+    """Who has certificates: the latest of them, and whether all that there are so far are revoked."""
+
+    revision: str
+    certificate: Holder
+    revoked: bool
+
+
+class TokenItem(NamedTuple):
+    """A token, but for what it is known by. ``used``: when, 0 for not yet; ``by``: who has joined by it."""
+
+    revision: str
+    id: str
+    role: Holding
+    name: str
+    made: float
+    until: float
+    used: float
+    by: str
+
+
+class Issued(NamedTuple):
+    """A certificate that was signed (PEM), what it says, and the authorities (PEM) that count, by which the service is known."""
+
+    role: Holding
+    name: str
+    serial: str
+    since: float
+    until: float
+    authority: str
+    certificate: str
+    authorities: tuple[str, ...]
 
 
 class FoundItem(NamedTuple):

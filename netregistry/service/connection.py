@@ -12,6 +12,7 @@ from runtime.errors import escaped
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Mapping
 
     from netregistry.service.metrics import Figures
     from netregistry.service.registry import Log
@@ -23,11 +24,32 @@ THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
 
 
 class Connection(web.RequestHandler):
-    """One connection of a service's."""
+    """One connection of a service's. ``gone``: called when it has ended.
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log) -> None:
+    ``looks``: nothing but pages is asked for on it, by somebody who looks alone.
+
+    ``secured``: it is by TLS, for as long as it lasts, whatever becomes of its transport; ``certificate``: of the client, as
+    ssl.SSLSocket.getpeercert gives it, and ``encoded``: DER. Both are empty where it shows none.
+    """
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log, looks: bool = False) -> None:
         super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
         self._figures, self._lines = figures, log
+        self.gone: Callable[[], object] = lambda: None
+        self.looks, self.secured, self.encoded = looks, False, b""
+        self.certificate: Mapping[str, Any] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note who is at the other end."""
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self.secured, self.certificate, self.encoded = True, tls.getpeercert() or {}, tls.getpeercert(binary_form=True) or b""
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Note that the connection has ended."""
+        super().connection_lost(exc)
+        self.gone()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

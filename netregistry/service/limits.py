@@ -52,7 +52,7 @@ class Rate:
 
     def count(self, who: Identity) -> None:
         """Count one request. Raises Refused where there were too many."""
-        now, key = self._now(), (who.role, who.name)
+        now, key = self._now(), (who.role, who.name or who.origin)  # of newcomers the address is all that is known
         left, then = self._left.pop(key, (self._limits.burst, now))
         left = min(self._limits.burst, left + (now - then) * self._limits.rate)
         allowed = left >= 1

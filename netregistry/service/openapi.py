@@ -28,7 +28,7 @@ ROLE = {
     "name": "Netcommon-Role",
     "in": "header",
     "required": False,
-    "description": "as whom: operator:NAME (without it root), importer:CLUSTER, node:UUID or reader",
+    "description": "over the UNIX socket, as whom: operator:NAME (without it root), importer:CLUSTER, node:UUID or reader",
     "schema": {"type": "string"},
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netregistry import state
+from netregistry import state, use
 from netregistry.actions import ACTIONS
 from netregistry.model import keys
 from netregistry.model.claim import Claim
@@ -14,6 +14,8 @@ from netregistry.model.history import Entry
 from netregistry.model.node import About
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
+from netregistry.roles import LEADER, ROLES
+from netregistry.rules import holders
 from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("batch", "dry-run", "find", "history", "watch", "backup")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
@@ -45,9 +47,19 @@ class Answer(NamedTuple):
 
 
 class Reader:
-    """What there is to look at. ``view``: gives the view as it is by now."""
+    """What there is to look at. ``view``: gives the view as it is by now; ``clock``: seconds since the epoch."""
 
-    def __init__(self, view: Callable[[], View], index: Index, states: States, store: Store, listings: Listings, version: str) -> None:
+    def __init__(
+        self,
+        view: Callable[[], View],
+        clock: Callable[[], float],
+        index: Index,
+        states: States,
+        store: Store,
+        listings: Listings,
+        version: str,
+    ) -> None:
+        self._clock = clock
         self._now, self._index, self._states, self._store, self._listings, self._version = view, index, states, store, listings, version
 
     # -- lists
@@ -70,9 +82,26 @@ class Reader:
     def imports(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("imports", (), sorted(self._now().all("imports")), wanted, _import)
 
+    def authorities(self, wanted: Mapping[str, Any]) -> Answer:
+        view = self._now()
+        counting = holders.authorities(view, self._clock())
+        found = [keys.authority(each.id) for each in counting]
+        signs = counting[-1].id if counting else ""
+
+        def item(view: View, row: Row) -> answers.AuthorityItem:
+            return answers.AuthorityItem(_shown(view, row), row.value, row.value.id == signs)
+
+        return self._list("authorities", (), found, wanted, item)
+
+    def certificates(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("certificates", (), sorted(self._now().all("certificates")), wanted, _certificate)
+
+    def tokens(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("tokens", (), sorted(self._now().all("tokens")), wanted, _token)
+
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
-        found = list(state.all_conflicts(view)) if "cursor" not in wanted else []
+        found = state.all_conflicts(view, self._states.members("conflict")) if "cursor" not in wanted else []
         rows = Rows([each.claim for each in found], [0] * len(found), found)
         return self._paged("conflicts", rows, wanted, lambda _view, row: answers.ConflictItem(row.value))
 
@@ -153,8 +182,7 @@ class Reader:
                 break
             value = view.get(key)
             if isinstance(value, Claim):
-                why = f"reserved: {value.reserved}" if value.reserved else f"in quarantine until {local_time(value.until)}"
-                found.append(answers.FoundItem(kind, value.last, why, word if word in key else key.rpartition("/")[2]))
+                found.append(answers.FoundItem(kind, value.last, _kept(view, key, value), word if word in key else key.rpartition("/")[2]))
             elif value is not None:
                 found.append(answers.FoundItem(kind, value.uuid, getattr(value, "label", value.name), word))
         shown = f"{view.epoch}:{view.revision}"
@@ -203,7 +231,7 @@ class Reader:
     def abilities(self) -> Answer:
         view = self._now()
         shown = f"{view.epoch}:{view.revision}"
-        actions = tuple(name for name, action in ACTIONS.items() if action.roles != {"leader"})
+        actions = tuple(name for name in ACTIONS if ROLES[name] != LEADER)
         return Answer(write(answers.Abilities("netcommon registry", self._version, view.epoch, shown, ABILITIES, actions)), shown)
 
     def status(self, leader: bool, streams: int) -> Answer:
@@ -218,7 +246,7 @@ class Reader:
             nics=len(view.all("nics")),
             nodes=len(view.all("nodes")),
             alive=len(view.all("alive")),
-            conflicts=len(view.members("contended")),
+            conflicts=len(state.all_conflicts(view, self._states.members("conflict"))),
             streams=streams,
             history=view.ledger.kept,
             unreadable=tuple(sorted(view.unreadable)[:USUAL]),
@@ -233,6 +261,25 @@ def _report(view: View, row: Row) -> answers.ReportItem:
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:
     return answers.ClaimItem(_shown(view, row), row.key, row.value.standing, row.value)
+
+
+def _certificate(view: View, row: Row) -> answers.CertificateItem:
+    return answers.CertificateItem(_shown(view, row), row.value, row.value.revoked)
+
+
+def _token(view: View, row: Row) -> answers.TokenItem:
+    fields = {name: value for name, value in row.value._asdict().items() if name != "proof"}
+    return answers.TokenItem(_shown(view, row), **fields)
+
+
+def _kept(view: View, key: str, claim: Claim) -> str:
+    """Say why a MAC or an address that no NIC wants is not given out."""
+    if claim.reserved:
+        return f"reserved: {claim.reserved}"
+    names = [node.name if (node := view.node(where)) else where for _nic, where in use.users(view, key)]
+    if names:
+        return f"in use still, as {', '.join(sorted(set(names)))} reports"
+    return f"in quarantine until {local_time(claim.until)}" if claim.until else "in quarantine"
 
 
 def _import(view: View, row: Row) -> answers.ImportItem:

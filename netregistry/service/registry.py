@@ -13,27 +13,33 @@ from netregistry.model import keys
 from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
+from netregistry.rules.holders import admitted
 from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
 from netregistry.service.identity import ORIGIN
 from netregistry.service.index import Index
+from netregistry.service.issuing import Issuer
 from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
+from netregistry.stores.base import Unavailable
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netregistry.model.certificate import Credential
     from netregistry.request import Call, Response
     from netregistry.service.limits import Limits
     from netregistry.stores.base import Batch, Store
+    from netregistry.view import View
 
 T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
 HELD_UP = 5.0  #: seconds between two looks at what is due, usually one
+LETTING_IN = ("authorities", "certificates")  #: what decides on who is let in
 ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
 
 
@@ -47,10 +53,17 @@ class Log(Protocol):
     def error(self, text: str) -> None: ...
 
 
+class Part(Protocol):
+    """What is made from a view and kept as it is."""
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Take in what the view has taken in: one commit; None: all of it anew."""
+
+
 class Registry:
     """A registry's core, with what is made from its view. All methods but ``backup`` are for one thread.
 
-    ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches.
+    ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches; ``keys``: where those of authorities lie.
     """
 
     def __init__(
@@ -61,19 +74,23 @@ class Registry:
         limits: Limits,
         now: Callable[[], float] = time.time,
         passed: Callable[[], float] = time.monotonic,
+        keys: str = "",
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
-        self._parts: tuple[Index, States, Streams] | None = None
+        self._parts: tuple[Part, ...] = ()
         self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
-        self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
+        self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
+        self._parts = (self.index, self.states, self.streams)
         listings = Listings(passed, lambda: secrets.token_hex(16))
-        self.reader = Reader(lambda: self.local.view, self.index, self.states, store, listings, version)
+        self.issuer = Issuer(self.local, keys)
+        self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
+        self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
-        self._ticked = passed()
+        self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
             store.renew()  # nobody could be heard while all of it was read
 
@@ -82,17 +99,54 @@ class Registry:
         return self._leader != 0
 
     def _heard(self, batch: Batch | None) -> None:
-        for part in self._parts or ():
+        for part in self._parts:
             part.hear(self.local.view, batch)
+        changed = {keys.kind(change.key) for change in batch.changes} if self._parts and batch is not None else set()
+        if "authorities" in changed:
+            self.other_authorities()  # before any certificate of a new one is given out
+        if not changed.isdisjoint(LETTING_IN):
+            self.sift()
+
+    def add(self, part: Part) -> None:
+        """Let one more hear what the view takes in; it was made of the view as it is."""
+        self._parts = (*self._parts, part)
 
     def answer(self, call: Call, who: Identity) -> Response:
         """Answer a request. Raises Unavailable where the store cannot be used."""
         return self.local.answer(call, who)
 
+    def catch_up(self) -> float:
+        """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
+        try:
+            self.local.catch_up()
+        except Unavailable:
+            return self._passed() - self._current
+        self._current = self._passed()
+        return 0.0
+
+    # -- certificates
+
+    def admit(self, one: Credential) -> None:
+        """Raise Refused where a certificate does not count, or no more."""
+        admitted(self.local.view, one, self.local.core.now())
+
+    def sift(self) -> None:
+        """End the streams of those whose certificates count no more."""
+        for channel in self.streams.all():
+            try:
+                if channel.credential is not None:
+                    self.admit(channel.credential)
+            except Refused as refused:
+                self.streams.revoked += 1
+                self.log.warning(f"the stream of node {channel.node} is ended: {refused.detail}")
+                self.streams.close(channel, refused.detail)
+
     # -- nodes
 
-    def watch(self, who: Identity, wanted: dict[str, Any], wake: Callable[[], None]) -> Channel:
-        """Begin a stream. Raises Refused; Unavailable."""
+    def watch(self, who: Identity, wanted: dict[str, Any], wake: Callable[[], None], credential: Credential | None = None) -> Channel:
+        """Begin a stream, which lasts as long as the certificate, if it is by one. Raises Refused; Unavailable."""
+        if credential is not None:
+            self.admit(credential)
         node, incarnation = wanted["node"], wanted.get("incarnation", "")
         if who.role == "node":
             self._itself(who, node)
@@ -100,9 +154,10 @@ class Registry:
                 raise Refused("invalid", "a node's stream is its sign of life: it names its agent's incarnation", field="incarnation")
         elif incarnation:
             raise Refused("forbidden", "a sign of life is the node's alone", field="incarnation", master=f"node:{node}")
+        self.local.catch_up()  # another service may have told it more
         if self.local.view.node(node) is None:
             raise Refused("missing", f"there is no node {node}")
-        channel = Channel(node, incarnation, wake)
+        channel = Channel(node, incarnation, wake, credential)
         if incarnation:
             self._sign_on(who, incarnation)
         self.streams.open(self.local.view, channel, wanted.get("from", ""))
@@ -119,18 +174,19 @@ class Registry:
             raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
-        if not self._kept(who.name, incarnation):
+        lease = self._lease(who.name, incarnation)
+        if not (lease and self.store.keep(lease)):
             self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
 
-    def _kept(self, node: str, incarnation: str) -> bool:
-        """Let a node that is alive stay so; False where it is not."""
+    def _lease(self, node: str, incarnation: str) -> int:
+        """Give the lease of a node that is alive by it; 0 where it has none."""
         before = self._lives.get(node)
-        return before is not None and before[0] == incarnation and self.local.view.alive(node) is not None and self.store.keep(before[1])
+        return before[1] if before is not None and before[0] == incarnation and self.local.view.alive(node) is not None else 0
 
     def misplace(self, node: str) -> None:
         """Count and refuse reports for another node."""
         self.misplaced += 1
-        raise Refused("forbidden", "a node reports for itself alone", master=f"node:{node}")
+        raise Refused("forbidden", "a node reports for itself alone", master=f"node:{node}", reason="another")
 
     # -- by time
 
@@ -154,8 +210,11 @@ class Registry:
 
     def keep(self) -> None:
         """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
-        for node, incarnation in self.streams.nodes().items():
-            if self._kept(node, incarnation):
+        nodes = self.streams.nodes()
+        leases = {node: self._lease(node, incarnation) for node, incarnation in nodes.items()}
+        kept = self.store.keep_all(tuple(filter(None, leases.values())))
+        for node, incarnation in nodes.items():
+            if leases[node] in kept:
                 continue
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
@@ -199,6 +258,8 @@ class Registry:
         try:
             if self._leader:
                 self.store.revoke(self._leader)
+        except Unavailable as error:
+            self.log.warning(f"the leader's lease ends by itself: {error}")
         finally:
             self._leader = 0
             self.local.close()

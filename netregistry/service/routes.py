@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netregistry import exchange
 from netregistry.actions import ACTIONS
 from netregistry.model import kinds
+from netregistry.model.certificate import Authority, Holder, Token
 from netregistry.model.claim import Claim
 from netregistry.model.codec import schema
 from netregistry.model.history import Settings
@@ -17,6 +18,7 @@ from netregistry.model.node import Node
 from netregistry.rules.nodes import Reporting
 from netregistry.service import answers, filters
 from netregistry.service.filters import PAGING, Param
+from netregistry.service.issuing import Join, NewAuthority
 from netregistry.stream import Line
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ Schema = dict[str, Any]
 DRY = Param("dry_run", bool, "answer what would change, and change nothing")
 FORCE = Param("force", bool, "also where its master is gone for good, or the node is alive")
 FORCED = ("network.delete", "nic.delete", "node.forget", "node.fence")
+BODILESS = (*FORCED, "certificate.renew")
 JSON, LINES, TEXT, BINARY = "application/json", "application/x-ndjson", "text/plain", "application/vnd.sqlite3"
 
 
@@ -60,7 +63,11 @@ def _of(made: type) -> Callable[[], Schema]:
 
 
 def _body(action: str) -> Callable[[], Schema]:
-    return ACTIONS[action].body
+    return {"certificate.join": _of(Join), "authority.add": _of(NewAuthority)}.get(action, ACTIONS[action].body)
+
+
+def _token() -> Schema:
+    return schema(Token, tuple(name for name in Token._fields if name != "proof"), ())
 
 
 def _batch() -> Schema:
@@ -91,7 +98,7 @@ def _fenced() -> Schema:
 
 def _change(method: str, path: str, action: str, about: str, status: int, answer: Callable[[], Schema] | None, match: bool) -> Route:
     query = (DRY, FORCE) if action in FORCED else (DRY,)
-    body = None if method == "DELETE" or action in FORCED else _body(action)  # a deletion with a body is nobody's custom
+    body = None if method == "DELETE" or action in BODILESS else _body(action)  # a deletion with a body is nobody's custom
     return Route(method, path, action, about, status, answer, query, body, action, match)
 
 
@@ -149,6 +156,16 @@ ROUTES = (
     _list("/v1/conflicts", "conflicts", "List what more than one NIC wants.", answers.ConflictItem, ()),
     _list("/v1/imports", "imports", "List the Ganeti clusters that are imported.", answers.ImportItem, ()),
     _change("PUT", "/v1/imports/{cluster}", "importer.hold", "Say which configuration of a cluster is imported.", 200, _of(Import), False),
+    _list("/v1/authorities", "authorities", "List the authorities that count, the one that signs last.", answers.AuthorityItem, ()),
+    _change("POST", "/v1/authorities", "authority.add", "Take in an authority: it signs from now on.", 201, _of(Authority), False),
+    _change("DELETE", "/v1/authorities/{label}", "authority.retire", "Let it count no more.", 200, _of(Authority), False),
+    _list("/v1/tokens", "tokens", "List tokens, without what they are known by.", answers.TokenItem, ()),
+    _change("POST", "/v1/tokens", "token.add", "Make a token, of which the registry is told a hash.", 201, _token, False),
+    _change("DELETE", "/v1/tokens/{label}", "token.revoke", "Take a token back.", 200, _token, False),
+    _change("POST", "/v1/join", "certificate.join", "Join by a token: get a certificate.", 201, _of(answers.Issued), False),
+    _list("/v1/certificates", "certificates", "List who has certificates.", answers.CertificateItem, ()),
+    _change("POST", "/v1/certificates", "certificate.renew", "Get another certificate for the same key.", 200, _of(answers.Issued), False),
+    _change("POST", "/v1/certificates/revoke", "certificate.revoke", "Revoke all certificates of one.", 200, _of(Holder), False),
     Route("GET", "/v1/settings", "settings", "Show the registry's settings.", 200, _settings),
     _change("PATCH", "/v1/settings", "settings.set", "Change the registry's settings.", 200, _of(Settings), True),
     _list("/v1/history", "history", "List the requests that were done, the oldest first.", answers.HistoryItem, filters.HISTORY),

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
@@ -23,36 +23,57 @@ from netregistry.service.limits import Limits, within
 from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
-from netregistry.stores.files import swept
-from netregistry.stores.sqlite import SqliteStore
+from netregistry.service.tls import Door, Listening, listened
+from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
+    from netregistry.service.http import Front
     from netregistry.service.registry import Log
     from netregistry.stores.base import Store
 
 TICK = 1.0  #: seconds
 PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
 BACKLOG = 512
+RESERVED = 64  #: connections that those of other machines do not get
+NOWHERE = Listening()
+LOOKING = "pages"  #: the socket for pages alone, beside the other one: who lets a browser reach it lets it look, and no more
 ENDING = 5.0  #: seconds for what is being answered when the service is told to end; longer than that nobody is waited for
 
 
-def run(path: str, listen: str, version: str, environ: Mapping[str, str], log: Log) -> None:
-    """Serve the registry in the file ``path`` on the UNIX socket ``listen`` until SIGTERM or SIGINT.
+def run(
+    where: str,
+    listen: str,
+    version: str,
+    environ: Mapping[str, str],
+    log: Log,
+    others: Listening = NOWHERE,
+    front: Callable[[Service], Front] | None = None,
+) -> None:
+    """Serve the registry in a file or an etcd on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
 
-    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file.
+    ``front``: makes what is served beside the API; it has a socket of its own too.
+
+    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers.
     """
-    store = SqliteStore(path)
+    store = opened(where)
     try:
-        swept(path)
-        asyncio.run(_run(store, listen, version, Notifier(environ), log))
+        asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front))
     finally:
         store.close()
 
 
-async def _run(store: Store, listen: str, version: str, notifier: Notifier, log: Log) -> None:
+async def _run(
+    store: Store,
+    listen: str,
+    version: str,
+    notifier: Notifier,
+    log: Log,
+    others: Listening,
+    front: Callable[[Service], Front] | None,
+) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,9 +81,10 @@ async def _run(store: Store, listen: str, version: str, notifier: Notifier, log:
     limits = within(Limits())
     if limits != Limits():
         log.warning(f"there are descriptors for {limits.connections} connections, {limits.streams} of them streams: raise LimitNOFILE")
-    async with serving(store, listen, version, log, limits) as service:
+    async with serving(store, listen, version, log, limits, others, front) as service:
         gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
-        log.info(f"serving the registry on {listen}, epoch {store.epoch}")
+        where = ", ".join((listen, *(f"{address} port {port}" for address, port in others.addresses)))
+        log.info(f"serving the registry on {where}, epoch {store.epoch}")
         notifier.ready()
         watchdog = asyncio.create_task(_alive(notifier, service))
         await ended.wait()
@@ -79,34 +101,55 @@ async def _alive(notifier: Notifier, service: Service) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(store: Store, listen: str, version: str, log: Log, limits: Limits) -> AsyncIterator[Service]:
+async def serving(
+    store: Store,
+    listen: str,
+    version: str,
+    log: Log,
+    limits: Limits,
+    others: Listening = NOWHERE,
+    front: Callable[[Service], Front] | None = None,
+) -> AsyncIterator[Service]:
     """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
-    registry = Registry(store, version, log, limits)
+    registry = Registry(store, version, log, limits, keys=others.keys)
     service = Service(registry, version, limits)
-    runner = web.AppRunner(service.application(), access_log=None)
+    runner = web.AppRunner(service.application(front(service) if front is not None else None), access_log=None)
     await runner.setup()
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
-        bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        try:
-            file = SocketFile(bound, listen, OWNER)
-        except OSError as error:
-            raise HostRefused(
-                f"cannot listen on {listen}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
-            ) from None
-        stack.callback(file.remove)
-        bound.listen(BACKLOG)
-        bound.setblocking(False)
+        bound = stack.enter_context(_listening(listen))
         server = cast("web.Server", runner.server)
         speak = partial(Connection, server, asyncio.get_running_loop(), service.figures, log)
-        door = asyncio.create_task(_accept(bound, server, speak, limits, log))
+        tls = Door(others, os.path.dirname(listen), registry.local.core, service.figures.away)
+        doors = [asyncio.create_task(_accept(bound, partial(_let_in, server, speak, limits), log))]
+        if front is not None:
+            looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING)))
+            doors.append(asyncio.create_task(_accept(looking, partial(_let_in, server, partial(speak, looks=True), limits), log)))
+        for each in listened(others):
+            stack.enter_context(each)
+            each.listen(BACKLOG)
+            each.setblocking(False)
+            doors.append(asyncio.create_task(_accept(each, partial(_let_in_by_tls, tls, server, speak, limits), log)))
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
 
         def signs_of_life() -> None:
             registry.streams.beat(registry.local.view, registry.streams.due(time.monotonic(), limits.beat))
 
+        def renewed() -> None:
+            tls.renewed()
+            service.figures.until = tls.until
+
+        def at_once() -> None:
+            with contextlib.suppress(NetcommonError):  # the next turn of the clock says it
+                renewed()
+
+        if others.addresses:
+            registry.other_authorities = at_once
+
         clocks = [
+            *([asyncio.create_task(_every(TICK, service, renewed, log))] if others.addresses else []),
+            asyncio.create_task(_every(limits.beat, service, registry.sift, log)),
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
             asyncio.create_task(_every(limits.beat, service, registry.keep, log)),
@@ -115,34 +158,70 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         try:
             yield service
         finally:
-            service.stopping = True
-            for task in (door, *clocks):
+            service.stop()
+            for task in (*doors, *clocks):
                 task.cancel()
+            tls.close()
             await service.turn(registry.close, own=True)
+            for connection in server.connections:
+                connection.close()  # who asks nothing now is not waited for
             await server.shutdown(ENDING)
+            await tls.emptied()
             await runner.cleanup()
 
 
-async def _accept(bound: socket.socket, server: web.Server, speak: Callable[[], Connection], limits: Limits, log: Log) -> None:
-    """Let connections in, as many as there may be. One too many is told so at once: it would wait until it gave up."""
+@contextlib.contextmanager
+def _listening(path: str) -> Iterator[socket.socket]:
+    """Listen on a UNIX socket of root's own, which is gone at the end. Raises HostRefused."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        try:
+            file = SocketFile(bound, path, OWNER)
+        except OSError as error:
+            raise HostRefused(
+                f"cannot listen on {path}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
+            ) from None
+        try:
+            bound.listen(BACKLOG)
+            bound.setblocking(False)
+            yield bound
+        finally:
+            file.remove()
+
+
+async def _accept(bound: socket.socket, let_in: Callable[[socket.socket, Any], Awaitable[None]], log: Log) -> None:
+    """Let connections in, one after the other."""
     loop, full = asyncio.get_running_loop(), False
     while True:
         try:
-            connection, _ = await loop.sock_accept(bound)
-            with contextlib.ExitStack() as stack:
-                stack.callback(connection.close)
-                if len(server.connections) >= limits.connections:
-                    with contextlib.suppress(OSError):  # who does not take it is gone
-                        connection.send(refusal(Refused("too-many", f"{limits.connections} connections are open", retry_after=5)))
-                else:
-                    await loop.connect_accepted_socket(speak, connection)
-                    stack.pop_all()
+            await let_in(*await loop.sock_accept(bound))
             full = False
         except OSError as error:
             if not full:
                 log.warning(f"a connection was not let in: {error.strerror}")
             full = True
             await asyncio.sleep(PAUSE)
+
+
+async def _let_in(server: web.Server, speak: Callable[[], Connection], limits: Limits, connection: socket.socket, _address: Any) -> None:
+    """Let a connection in, if there may be one more. One too many is told so at once: it would wait until it gave up."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(connection.close)
+        if len(server.connections) >= limits.connections:
+            with contextlib.suppress(OSError):  # who does not take it is gone
+                connection.send(refusal(Refused("too-many", f"{limits.connections} connections are open", retry_after=5)))
+        else:
+            await asyncio.get_running_loop().connect_accepted_socket(speak, connection)
+            stack.pop_all()
+
+
+async def _let_in_by_tls(
+    door: Door, server: web.Server, speak: Callable[[], Connection], limits: Limits, connection: socket.socket, address: Any
+) -> None:
+    """Let a connection in whose handshake takes its time; some are left to those of this machine."""
+    if len(server.connections) >= limits.connections - RESERVED:
+        connection.close()
+    else:
+        door.enter(connection, str(address[0]), speak)
 
 
 async def _every(seconds: float, service: Service, work: Callable[[], None], log: Log) -> None:

@@ -14,6 +14,7 @@ from netregistry.stream import Line, Stream, hearers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from netregistry.model.certificate import Credential
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -23,10 +24,13 @@ BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at fi
 
 
 class Channel:
-    """One open stream. Written by the thread that has the view, read by the one that has the connections."""
+    """One open stream. Written by the thread that has the view, read by the one that has the connections.
 
-    def __init__(self, node: str, incarnation: str, wake: Callable[[], None]) -> None:
-        self.node, self.incarnation, self.wake = node, incarnation, wake
+    ``credential``: by which it was opened; None over the UNIX socket.
+    """
+
+    def __init__(self, node: str, incarnation: str, wake: Callable[[], None], credential: Credential | None = None) -> None:
+        self.node, self.incarnation, self.wake, self.credential = node, incarnation, wake, credential
         self.stream = Stream(node)
         self.ended = ""  #: why no more comes
         self.beaten = float("-inf")  #: when it was last given a sign of life
@@ -70,6 +74,7 @@ class Streams:
     def __init__(self, view: View, most: int) -> None:
         self.recent = Recent(view)
         self.cut = 0  #: hearers that were too slow
+        self.revoked = 0  #: those whose certificate counted no more
         self.ended = False  #: no more are opened
         self._most = most
         self._sign: tuple[str, list[bytes]] = "", []  # the latest sign of life: of which revision, and its line

@@ -6,7 +6,12 @@ Whatever engine there is holds to this, and tests/contract/stores tests each in 
 * Revisions are whole numbers that grow with each commit; a commit that changes nothing has none. They mean something within one epoch
   alone: ``epoch`` is another where the content was moved to another engine, or restored from a backup.
 * A reader sees commits whole and in order: a listing is of one revision, a batch of a watch is one commit.
-* What is older than the floor of the last compaction is gone: who asks for it gets Compacted, and never less than there was.
+* What is older than the floor of the last compaction is gone: who asks for it gets Compacted, and never less than there was. A watch that
+  is open may still tell it, whole; its heartbeats say what was delivered, and no more.
+* What is larger than MOST, LONGEST_VALUE or LARGEST is refused before anything is done. A commit is never split.
+* A lease lasts as long as was asked for at least, and up to two seconds longer.
+
+Revisions begin anywhere, and need not follow each other: a commit may be the next one after another, and a thousand higher.
 
 Keys and values are those of etcd, so that either engine can hold what the other does: a key has printable ASCII characters without
 blanks, a value any bytes.
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 LONGEST_KEY = 512  #: characters
 LONGEST_VALUE = 1 << 20  #: bytes; etcd takes a request of 1.5 MiB
 MOST = 120  #: tests, and changes, of one commit; etcd takes 128 of each
+LARGEST = 1_400_000  #: bytes of all keys and values of one commit; with what etcd adds for each it stays below its 1.5 MiB
 LONGEST_LEASE = 86400.0  #: seconds
 
 
@@ -171,6 +177,9 @@ class Store(Protocol):
     def keep(self, lease: int) -> bool:
         """Let the lease's time begin anew; False where it has ended."""
 
+    def keep_all(self, leases: Sequence[int]) -> frozenset[int]:
+        """Keep several leases, as ``keep`` does; give those of them that have not ended. There may be thousands."""
+
     def revoke(self, lease: int) -> None:
         """End the lease, as its time does: all keys written with it are removed in one commit."""
 
@@ -190,12 +199,20 @@ def checked(tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> None:
             checked_key(key)
         if len(set(keys)) != len(keys):
             raise ValueError(f"one key twice among the {what}")
+    if (size := commit_size(tests, changes)) > LARGEST:
+        raise ValueError(f"{size} bytes of keys and values: at most {LARGEST}")
     for test in tests:
         if test.revision < 0:
             raise ValueError(f"{test.key}: a revision below 0")
     for change in changes:
         if isinstance(change, Put) and len(change.value) > LONGEST_VALUE:
             raise ValueError(f"{change.key}: {len(change.value)} bytes, more than {LONGEST_VALUE}")
+
+
+def commit_size(tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
+    """Give the bytes of all keys and values of a commit."""
+    values = sum(len(change.value) for change in changes if isinstance(change, Put))
+    return sum(len(test.key) for test in tests) + sum(len(change.key) for change in changes) + values
 
 
 def checked_key(key: str) -> str:

@@ -43,6 +43,7 @@ from netregistry.stores.sqlite_file import (
     connect,
     examine,
     identities,
+    in_place,
     no_log_alone,
     synchronise_folder,
     translated,
@@ -318,6 +319,10 @@ class SqliteStore:
             self._leases[lease] = (seconds, self._now() + seconds)
             return True
 
+    def keep_all(self, leases: Sequence[int]) -> frozenset[int]:
+        with self._lock:
+            return frozenset(lease for lease in leases if self.keep(lease))
+
     def revoke(self, lease: int) -> None:
         with self._lock:
             self._open()
@@ -350,7 +355,7 @@ class SqliteStore:
         """
         with self._lock:
             self._open()
-            self.in_place()
+            in_place(self.path, self._files)
             now = self._now()
             if self._soonest <= now:
                 over = [number for number, (_seconds, until) in self._leases.items() if until <= now]
@@ -458,12 +463,6 @@ class SqliteStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def in_place(self) -> None:
-        """Raise Unavailable where the file, or its log, is no longer what was opened: what is committed would be gone with it."""
-        if identities(self.path, ("", "-wal")) != self._files:
-            what = f"{escaped(self.path)} or its log was moved, removed or replaced while it was open"
-            raise Unavailable(f"{what}: nothing more is committed to it; systemctl restart netcommon-registry opens what is there")
-
     def _open(self) -> None:
         if self._closed:
             raise Unavailable(f"{escaped(self.path)} was closed")
@@ -477,7 +476,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit what is done within; nothing of it stays where anything is raised. Raises Unknown where the commit itself fails."""
-        self.in_place()
+        in_place(self.path, self._files)
         with translated(self.path):
             self._database.execute("BEGIN IMMEDIATE")
             try:

@@ -34,6 +34,7 @@ PASSING = frozenset(
 #: What a commit fails with before it is whole in the log: its last frame is what makes it one (https://www.sqlite.org/fileformat2.html#walformat).
 NOT_WRITTEN = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY))
 DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+MOVED = ".moved"  #: the end of the name of a file whose content is kept by an etcd now
 ENDS = ("", "-wal", "-shm")  #: a file, its log, and the index of that (https://www.sqlite.org/tempfiles.html)
 
 
@@ -63,9 +64,19 @@ def identities(path: str, ends: Iterable[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def in_place(path: str, files: dict[str, tuple[int, int]]) -> None:
+    """Raise Unavailable where a file, or its log, is no longer what was opened: what is committed would be gone with it."""
+    if identities(path, ("", "-wal")) != files:
+        what = f"{escaped(path)} or its log was moved, removed or replaced while it was open"
+        raise Unavailable(f"{what}: nothing more is committed to it; systemctl restart netcommon-registry opens what is there")
+
+
 def examine(path: str) -> None:
     """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it."""
     if not os.path.exists(path):
+        if os.path.exists(path + MOVED):
+            where = "[registry] store in /etc/netcommon/config.toml names where"
+            raise HostRefused(f"{escaped(path)} is not there: it was moved to an etcd", where)
         raise HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
     try:
         with contextlib.closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as database:

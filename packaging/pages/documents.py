@@ -381,8 +381,11 @@ class RegistryStatus(NamedTuple):
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
 CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "reserve", "delete"))
+CHANGING += ("registry authority rotate", "registry authority retire", "registry token create", "registry token revoke")
+CHANGING += ("registry certificate revoke", "registry join")
 CHANGING += ("registry settings", "registry node join", "registry node set", "registry node fence", "registry node forget")
-LOOKING = ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
+LOOKING = tuple(f"registry {kind} list" for kind in ("authority", "token", "certificate"))
+LOOKING += ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),
@@ -408,7 +411,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-install": (1, Install, ("install",)),
     "netcommon-registry": (1, Registry, (*LISTING, *LOOKING)),
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
-    "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore")),
+    "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore", "registry move")),
     "netcommon-registry-import": (1, RegistryImport, ("registry import",)),
     "netcommon-registry-import-ganeti": (1, RegistryImportGaneti, ("registry import --ganeti",)),
     "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),

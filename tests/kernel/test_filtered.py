@@ -71,6 +71,17 @@ def test_bridged(node: Node, case: str) -> None:
         assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == []
 
 
+def test_a_chain_that_nothing_comes_to(node: Node) -> None:
+    """It has no hook and nothing jumps to it, or a hook at a device that has gone: what it would drop is nobody's loss."""
+    guest = bridged(node)
+    for family in ("bridge", "netdev", "inet", "ip"):
+        run("nft", f"add table {family} lone; add chain {family} lone c; add rule {family} lone c drop; add chain {family} lone empty")
+    chain("netdev", "hook ingress device other")
+    run("ip", "link", "del", "other")
+    sysctl("net/bridge/bridge-nf-call-iptables", "1")
+    assert reaches(guest, OUTSIDE) == [OUTSIDE] and lost() == [] and told() == []
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_bridge_by_which_guests_reach_the_node(node: Node, way: str) -> None:
     """It may be meant so: it is the guests that are kept from each other."""

@@ -50,9 +50,11 @@ PROGRAMS = {
         "knotd": "knot",
         "kdig": "knot-dnsutils",
         "systemd-analyze": "systemd",
+        "openssl": "openssl",
         "cc": "gcc libc6-dev",
         "qemu-system-x86_64": "qemu-system-x86",
     },
+    "browser": {"chromium": "chromium"},
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {
         "ip": "iproute2",
@@ -67,8 +69,8 @@ PROGRAMS = {
 }
 
 #: Debian packages that are only unpacked in the cache, never installed: Ganeti's own scripts, with which ours are compared; promtool, whose
-#: package would start a service.
-UNPACKED = {"kernel": ("ganeti-3.0", "prometheus"), "vm": ("ganeti-3.0",)}
+#: package would start a service; etcd, whose package would, too.
+UNPACKED = {"kernel": ("ganeti-3.0", "prometheus", "etcd-server"), "vm": ("ganeti-3.0",)}
 
 _started = time.monotonic()
 _updated: list[bool] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -21,22 +22,57 @@ T = TypeVar("T")
 
 
 class Registry:
-    """A registry below a folder. Its socket is the folder's; ``here`` puts a link to it where the calling thread's node looks for it."""
+    """A registry below a folder. Its socket is the folder's; ``here`` puts a link to it where the calling thread's node looks for it.
 
-    def __init__(self, folder: Path) -> None:
-        self._root = folder
+    ``store``: the etcd that keeps it, where it is there already; ``port``: of the loopback's, on which others get in by TLS.
+    """
+
+    def __init__(self, folder: Path, store: str = "", port: int = 0) -> None:
+        self._root, self._port = folder, port
         self.socket = folder / "run/netregistry/socket"
         self.socket.parent.mkdir(mode=0o700, parents=True)
         self._process: subprocess.Popen[bytes] | None = None
-        subprocess.run(self._command("init"), check=True, capture_output=True)
+        self.kept_by(store)
+        if not store:
+            self.command("init")
 
-    def _command(self, word: str) -> list[str]:
-        return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", word]
+    @property
+    def file(self) -> Path:
+        """Where it is, unless an etcd keeps it."""
+        return self._root / "var/lib/netregistry/registry.sqlite"
+
+    @property
+    def authority(self) -> Path:
+        """Where the keys of authorities are."""
+        return self.file.parent / "authority"
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self._port}"
+
+    def kept_by(self, store: str = "") -> None:
+        """Let the settings name an etcd, or none."""
+        config = self._root / "etc/netcommon/config.toml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f'listen = ["127.0.0.1:{self._port}", "[::1]:{self._port}"]\nnames = ["localhost"]'] if self._port else []
+        lines += [f'store = "{store}"'] if store else []
+        config.write_text("\n".join(["[registry]", *lines, ""]))
+
+    def token(self, *words: str) -> str:
+        """Make a token."""
+        return str(json.loads(self.command("token", "create", *words, "--json").stdout)["value"]["token"])
+
+    def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command of the registry's."""
+        return subprocess.run(self.argv(*words), check=check, capture_output=True, text=True, timeout=120)
+
+    def argv(self, *words: str) -> list[str]:
+        return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", *words]
 
     def start(self) -> None:
         """Start the service, and wait until it answers."""
         with open(self._root / "log", "ab") as log:
-            self._process = subprocess.Popen(self._command("serve"), stdout=log, stderr=log)
+            self._process = subprocess.Popen(self.argv("serve"), stdout=log, stderr=log)
         wait_until(self._answers, 30, "the registry answers")
 
     def _answers(self) -> bool:
@@ -49,6 +85,12 @@ class Registry:
         self.signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait(10)
+            self._process = None
+
+    def ended(self) -> None:
+        """Wait until it has ended as it was told to."""
+        if self._process is not None:
+            assert self._process.wait(30) == 0
             self._process = None
 
     def signal(self, number: int) -> None:

@@ -7,15 +7,18 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from netregistry.client import Client
+from netregistry.pages.front import Pages
 from netregistry.service.http import Service
 from netregistry.service.limits import Limits
-from netregistry.service.serve import serving
+from netregistry.service.serve import NOWHERE, serving
+from netregistry.service.tls import Listening
 from netregistry.stores.base import Store
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.registry import NODES
@@ -63,9 +66,9 @@ class Served:
         for client in self._clients:
             client.close()
 
-    def say(self, method: str, target: str, body: Any = None, **headers: str) -> Said:
-        """Send one request; ``headers`` with _ for -. A body of bytes is sent as it is."""
-        connection = self.connect()
+    def say(self, method: str, target: str, body: Any = None, path: str = "", **headers: str) -> Said:
+        """Send one request; ``headers`` with _ for -. A body of bytes is sent as it is. ``path``: to another socket."""
+        connection = self.connect(path)
         try:
             data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
             given = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -79,12 +82,20 @@ class Served:
         finally:
             connection.close()
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self, path: str = "") -> http.client.HTTPConnection:
+        """Connect to the socket; ``path``: to another one."""
         connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(SECONDS)
-        connection.sock.connect(self.path)
+        connection.sock.connect(path or self.path)
         return connection
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds, which it must."""
+        end = time.monotonic() + SECONDS
+        while not holds():
+            assert time.monotonic() < end, "it does not come to hold"
+            time.sleep(0.01)
 
     def everything(self) -> dict[str, bytes]:
         return {item.key: item.value for item in self.store.list("").items if item.key != "leader"}
@@ -99,7 +110,7 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, limits: Limits | None = None, store: Store | None = None) -> Iterator[Served]:
+def served(folder: Path, limits: Limits | None = None, store: Store | None = None, others: Listening = NOWHERE) -> Iterator[Served]:
     """Serve a registry, in memory if no store is given, on a socket in the folder. By default whoever asks on and on is answered."""
     path, log = str(folder / "socket"), Lines()
     store = store or SqliteStore.create(":memory:", "first")
@@ -108,7 +119,7 @@ def served(folder: Path, limits: Limits | None = None, store: Store | None = Non
     failed: list[BaseException] = []
 
     async def run() -> None:
-        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0)) as service:
+        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others, Pages) as service:
             made.append(service)
             ready.set()
             while not ended.is_set():

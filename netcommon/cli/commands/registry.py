@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from importlib import import_module
 from typing import Any
 
 import click
 
 from netcommon import __version__
+from netcommon.cli import signals
 from netcommon.cli.app import App
-from netcommon.cli.commands import registry_files, registry_objects
+from netcommon.cli.commands import registry_certificates, registry_files, registry_objects
 from netcommon.cli.output import answer, fields, json_option, say
-from netcommon.cli.registry_client import as_root, client, file_of, node_of, show_list, socket_of, text, uuid_of, whole
+from netcommon.cli.registry_client import (
+    as_root,
+    authority_keys,
+    client,
+    node_of,
+    show_list,
+    socket_of,
+    store_of,
+    text,
+    uuid_of,
+    whole,
+)
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused
 from runtime.moment import local_time
@@ -24,6 +37,7 @@ from runtime.moment import local_time
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
 MOST_FOUND = 1000
+PAGES = 8080  #: the port at which pages are reached by ssh
 FOUND = {"networks": "network", "nics": "nic", "nodes": "node", "macs": "MAC", "addresses": "address"}  #: kinds of what is found
 
 
@@ -32,11 +46,12 @@ def registry() -> None:
     """The registry of a cluster: networks, NICs, MACs and addresses as they are wanted, and which node has them.
 
     NICs are named by UUID, INSTANCE/INDEX, MAC or address, networks and nodes by name or UUID. FIELD=VALUE sets a field; several values
-    have commas between them, and an empty one takes away what was said. The service runs on this machine (netcommon registry serve).
+    have commas between them, and an empty one takes away what was said. The service runs on this machine (netcommon registry serve), or
+    elsewhere (netcommon registry join).
     """
 
 
-for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.values()):
+for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.values(), *registry_certificates.COMMANDS.values()):
     registry.add_command(_command)
 
 
@@ -44,29 +59,39 @@ for _command in (*registry_objects.COMMANDS.values(), *registry_files.COMMANDS.v
 @json_option
 @click.pass_obj
 def init(app: App, as_json: bool) -> None:
-    """Make a registry that holds nothing.
+    """Make a registry that holds nothing, and its authority.
 
-    It is a file in /var/lib/netregistry. One that is there stays as it is.
+    It is a file in /var/lib/netregistry, or in the etcd that [registry] store names. The authority lets other machines in; its key is in
+    the folder /var/lib/netregistry/authority. A registry that is there stays as it is.
     """
     as_root(app)
-    path = file_of(app)
-    epoch = import_module("netregistry.stores.files").begin(path)
+    path, without = store_of(app), ""
+    epoch = import_module("netregistry.stores.opening").begin(path)
+    try:
+        registry_certificates.library("netregistry.authority.key_files").begin(path, authority_keys(app))
+    except HostRefused as error:
+        without = str(error)
     if as_json:
         answer("registry-file", path=path, epoch=epoch)
     else:
         say(f"made {path}, epoch {epoch}\nnext: systemctl enable --now netcommon-registry")
+    if without:
+        say(f"netcommon: no authority is made, for machines elsewhere: {without}; then netcommon registry authority rotate", err=True)
 
 
 @registry.command("serve")
+@click.option("--store", default="", metavar="ADDRESS", help="The etcd that keeps it; [registry] store by default.")
 @click.pass_obj
-def serve(app: App) -> None:
+def serve(app: App, store: str) -> None:
     """Serve the registry, until SIGTERM.
 
-    It listens on /run/netregistry/socket, for root alone, and stays in the foreground: netcommon-registry.service starts it.
+    It listens on /run/netregistry/socket, for root alone, and by TLS where [registry] listen says. It stays in the foreground:
+    netcommon-registry.service starts it.
     """
     as_root(app)
+    settings = app.settings()
     try:
-        module = import_module("netregistry.service.serve")
+        module, pages = import_module("netregistry.service.serve"), import_module("netregistry.pages.front")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != LIBRARY:
             raise
@@ -76,7 +101,44 @@ def serve(app: App) -> None:
     folder = os.path.dirname(socket_of(app))
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
-    module.run(file_of(app), socket_of(app), __version__, app.environ, app.log)
+    addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
+    others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others, pages.Pages)
+
+
+def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """Give the names under which this machine is known, where the settings say none: its own, and the addresses that are listened on."""
+    own = dict.fromkeys((socket.getfqdn(), socket.gethostname()), None)
+    return (*(each for each in own if each.isascii()), *(address for address, _port in addresses if address not in ("0.0.0.0", "::")))  # noqa: S104
+
+
+@registry.command("pages")
+@click.pass_obj
+def pages(app: App) -> None:
+    """Say how a browser reaches the registry's pages: by ssh, or by TLS with a certificate.
+
+    They show networks, NICs, nodes, conflicts and the history as they are, and change nothing.
+    """
+    settings, folder = app.settings(strict=False), os.path.dirname(socket_of(app))
+    lines = [
+        "with root's ssh, from any machine:",
+        f"  ssh -N -L 127.0.0.1:{PAGES}:{folder}/pages root@{socket.getfqdn()}",
+        f"  http://localhost:{PAGES}/",
+    ]
+    where = [(each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen]
+    addresses = [
+        f"https://{name}:{port}/"
+        for name in settings.registry_names or _names(tuple(where))
+        for port in sorted({port for _, port in where})
+    ]
+    read = import_module("netregistry.credentials").read
+    known = [found for role in ("reader", "operator") if (found := read(app.paths.lib, role)) is not None]
+    addresses = addresses or [f"{each.rstrip('/')}/" for found in known[:1] for each in settings.registry_addresses or found.addresses]
+    if addresses:
+        identity = known[0].folder if known else f"{app.paths.lib}/certificates/reader"
+        lines += ["by TLS, with the certificate of a reader or an operator in the browser:", *(f"  {each}" for each in addresses)]
+        lines += [f"  openssl pkcs12 -export -in {identity}/identity.pem -out reader.p12  # and {identity}/authorities.pem, whom to trust"]
+    say("\n".join(lines))
 
 
 @registry.command("status")
@@ -100,7 +162,8 @@ def status(app: App, as_json: bool) -> None:
 def find(app: App, part: str, as_json: bool) -> None:
     """Find by any part of a name, MAC, address or UUID.
 
-    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine.
+    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine. Addresses and MACs may be written in
+    any way: 2001:0DB8::0:1, 00-00-5E-00-00-01. A network is found by each address that it gives to nobody, too.
     """
     with client(app) as asked:
         page = asked.get("find", text=part, limit=MOST_FOUND).body
@@ -117,16 +180,16 @@ def find(app: App, part: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def conflicts(app: App, as_json: bool) -> None:
-    """List MACs and addresses that more than one NIC wants."""
+    """List MACs and addresses that several NICs want or have."""
     with client(app) as asked:
         items, revision = whole(asked, "conflicts")
 
     def row(item: Any) -> tuple[Any, ...]:
         one = item["conflict"]
         _kind, scope, what = one["claim"].split("/", 2)
-        return what, scope, one["holder"], text(one["contenders"])
+        return what, scope, one["holder"], text(one["contenders"]), text(one.get("reported", ()))
 
-    show_list(items, revision, ("WHAT", "SCOPE", "HELD BY", "WANTED BY"), row, as_json, "no conflicts")
+    show_list(items, revision, ("WHAT", "SCOPE", "HELD BY", "WANTED BY", "REPORTED OF"), row, as_json, "no conflicts")
 
 
 @registry.command("history")
@@ -169,6 +232,7 @@ def watch(app: App, name: str, start: str) -> None:
     """
     with client(app) as asked:
         uuid = node_of(asked, name)["node"]["uuid"]
+        signals.take_no_ctrl_c()
         try:
             for line in asked.watch(uuid, start):
                 click.echo(json.dumps(line))

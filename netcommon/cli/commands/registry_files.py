@@ -17,7 +17,7 @@ from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
-from netcommon.cli.registry_client import as_root, client, file_of, served
+from netcommon.cli.registry_client import as_root, client, file_of, in_etcd, served, store_of
 from runtime.errors import UNAVAILABLE, HostRefused
 
 STREAM = "-"
@@ -62,6 +62,9 @@ def backup(app: App, file: str, as_json: bool) -> None:
 
 def _copied(app: App, file: str) -> None:
     """Copy the registry to a new file: by its service, where one runs."""
+    if in_etcd(app):
+        import_module("netregistry.transfer").copy(store_of(app), file)
+        return
     if not served(app):
         import_module("netregistry.stores.files").copy(file_of(app), file)
         return
@@ -77,15 +80,40 @@ def _copied(app: App, file: str) -> None:
 def restore(app: App, file: str, as_json: bool) -> None:
     """Put a copy in the registry's place, in a new epoch. The service must not run; what stood there is kept beside it.
 
-    Nothing is given out before every live node has reported once.
+    Nothing is given out before every live node has reported once. What stood in an etcd is kept in
+    /var/lib/netregistry/registry.sqlite.replaced.
     """
     as_root(app)
-    path = file_of(app)
-    epoch = import_module("netregistry.stores.files").bring_back(file, path)
+    path = store_of(app)
+    if in_etcd(app):
+        kept = file_of(app) + import_module("netregistry.stores.files").REPLACED
+        epoch = import_module("netregistry.transfer").bring_back(file, path, kept)
+    else:
+        epoch = import_module("netregistry.stores.files").bring_back(file, path)
     if as_json:
         answer("registry-file", path=path, epoch=epoch)
     else:
         say(f"{path} is {file} now, epoch {epoch}\nnext: systemctl start netcommon-registry")
+
+
+@click.command("move")
+@click.option("--to", "where", required=True, metavar="ADDRESS", help="The etcd, which must hold nothing; as in [registry] store.")
+@json_option
+@click.pass_obj
+def move(app: App, where: str, as_json: bool) -> None:
+    """Bring the registry from its file to an etcd, in a new epoch. The service must not run.
+
+    The copy is compared with the file, which is put aside. A move that was interrupted is begun again by the same command.
+    """
+    as_root(app)
+    if in_etcd(app):
+        raise HostRefused("the registry is kept in an etcd already", "backup and restore bring it elsewhere")
+    epoch, count = import_module("netregistry.transfer").move(file_of(app), where)
+    if as_json:
+        answer("registry-file", path=where, epoch=epoch)
+    else:
+        say(f"{count} keys are in {where} now, epoch {epoch}")
+        say(f'next: store = "{where}" below [registry] in {app.paths.config}; systemctl start netcommon-registry')
 
 
 @click.command("export")
@@ -219,6 +247,8 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
     are cut off before they have read all begin anew. --dry-run does it to a copy.
     """
     as_root(app)
+    if in_etcd(app):
+        raise HostRefused("an etcd uses the space again by itself", "etcdctl defrag gives it back to the file system, member by member")
     if dry_run:
         before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
     elif served(app):
@@ -233,4 +263,4 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
         say(f"{file_of(app)} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")
 
 
-COMMANDS = {"backup": backup, "restore": restore, "export": export, "import": import_, "compact": compact}
+COMMANDS = {"backup": backup, "restore": restore, "move": move, "export": export, "import": import_, "compact": compact}

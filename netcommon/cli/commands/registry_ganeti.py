@@ -10,10 +10,12 @@ from typing import Any
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, say
-from netcommon.cli.registry_client import as_root, client
+from netcommon.cli.registry_client import as_root, client, joined
 from netcommon.dns import ganeti
 from netcommon.process.notify import Notifier
 from runtime.errors import UNAVAILABLE
+
+HOURLY = 3600.0
 
 
 def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_over: bool, as_json: bool) -> int:
@@ -51,7 +53,12 @@ def follow(app: App) -> None:
     watch = import_module("netregistry.importer.watch")
     importers: dict[str, Any] = {}
 
+    looked = [time.monotonic()]
+
     def importer(cluster: str) -> Any:
+        if time.monotonic() >= looked[0] + HOURLY:
+            looked[0] = time.monotonic()
+            joined(app, "importer", 0.0)  # renews the certificate, if the registry is elsewhere
         if cluster not in importers:
             importers[cluster] = _importer(_asking().Asking(client(app, f"importer:{cluster}"), cluster))
         return importers[cluster]

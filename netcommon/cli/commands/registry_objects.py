@@ -30,7 +30,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _body(kind: str, given: tuple[str, ...], asked: Any, before: dict[str, Any] | None = None, until: float = 0.0) -> dict[str, Any]:
+def body_of(kind: str, given: tuple[str, ...], asked: Any, before: dict[str, Any] | None = None, until: float = 0.0) -> dict[str, Any]:
     """Give the body of a request; a network may be named."""
     named = _pairs(given)
     if kind == "nics" and named.get("network") and not validate.is_uuid(named["network"]):
@@ -72,7 +72,7 @@ def network_add(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_j
     Several values have commas between them; a route is "PREFIX via ADDRESS".
     """
     with client(app) as asked:
-        said = asked.change("POST", "networks", {"name": name, **_body("networks", given, asked)}, dry_run=dry_run)
+        said = asked.change("POST", "networks", {"name": name, **body_of("networks", given, asked)}, dry_run=dry_run)
     show_change(said, f"network {name} made", dry_run, as_json)
 
 
@@ -89,7 +89,7 @@ def network_set(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_j
     """
     with client(app) as asked:
         item = network_of(asked, name)
-        body = _body("networks", given, asked, item["network"])
+        body = body_of("networks", given, asked, item["network"])
         said = asked.change("PATCH", f"networks/{item['network']['uuid']}", body, item["revision"], dry_run)
     show_change(said, f"network {item['network']['name']} changed", dry_run, as_json)
 
@@ -189,7 +189,7 @@ def nic_add(app: App, given: tuple[str, ...], dry_run: bool, as_json: bool) -> N
     For example netcommon registry nic add network=blue instance=web1 index=0 allocate=ipv4,ipv6. Without a mac one is given out.
     """
     with client(app) as asked:
-        said = asked.change("POST", "nics", _body("nics", given, asked), dry_run=dry_run)
+        said = asked.change("POST", "nics", body_of("nics", given, asked), dry_run=dry_run)
     made = said.body["body"] if dry_run else said.body
     show_change(said, f"NIC {made['uuid']} made: {' '.join(filter(None, (made['mac'], made['ip'], *made['addresses'])))}", dry_run, as_json)
 
@@ -216,7 +216,7 @@ def nic_set(app: App, name: str, given: tuple[str, ...], length: str, dry_run: b
     Options are called options.NAME: netcommon registry nic set web1/0 options.rate_in=8mbit.
     """
     until = app.clock.wall() + seconds_of(length) if length else 0.0
-    _changed(app, name, lambda asked, before: _body("nics", given, asked, before, until), dry_run, as_json)
+    _changed(app, name, lambda asked, before: body_of("nics", given, asked, before, until), dry_run, as_json)
 
 
 @nic.command("unset")
@@ -345,7 +345,7 @@ def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_jso
     there = membership.read(app.paths)
     me = membership.Membership(there.uuid if there is not None else app.new_uuid(), name)
     with client(app) as asked:
-        body = {"uuid": me.uuid, "name": name, **_body("nodes", given, asked)}
+        body = {"uuid": me.uuid, "name": name, **body_of("nodes", given, asked)}
         asked.change("POST", "nodes", body, dry_run=True)  # what is refused is refused before anything is kept
         if not dry_run:
             membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
@@ -366,7 +366,7 @@ def node_set(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json
     """
     with client(app) as asked:
         item = node_of(asked, name)
-        body = _body("nodes", given, asked, item["node"])
+        body = body_of("nodes", given, asked, item["node"])
         said = asked.change("PATCH", f"nodes/{item['node']['uuid']}", body, item["revision"], dry_run)
     show_change(said, f"node {item['node']['name']} changed", dry_run, as_json)
 
@@ -458,7 +458,7 @@ def settings(app: App, given: tuple[str, ...], dry_run: bool, as_json: bool) -> 
         if not given:
             show_one(item, "settings", as_json)
             return
-        said = asked.change("PATCH", "settings", _body("settings", given, asked), item["revision"], dry_run)
+        said = asked.change("PATCH", "settings", body_of("settings", given, asked), item["revision"], dry_run)
     show_change(said, "settings changed", dry_run, as_json)
 
 

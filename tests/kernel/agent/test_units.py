@@ -21,7 +21,7 @@ UNITS = ROOT / "packaging/systemd"
 AGENT = UNITS / "netcommon-agent.service"
 
 #: The worst that `systemd-analyze security` may say of a unit, in tenths: what is left is what its work needs.
-EXPOSURE = {"netcommon-agent.service": 40, "netcommon-importer.service": 18, "netcommon-registry.service": 12}
+EXPOSURE = {"netcommon-agent.service": 40, "netcommon-importer.service": 20, "netcommon-registry.service": 18}
 
 
 def settings(unit: Path) -> dict[str, list[str]]:

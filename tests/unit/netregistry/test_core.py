@@ -6,6 +6,7 @@ import hashlib
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from netregistry.core import ATTEMPTS, CatchUp, Committed, Conflicted, Found, No
 from netregistry.draft import Commit
 from netregistry.local import Local
 from netregistry.request import Call, made, new_id
+from netregistry.stores.base import Delete, Expect, Put, Unavailable, Unknown
 from tests.support.bootstrap import ROOT
 from tests.support.registry import OPERATOR, Registry, node
 
@@ -200,6 +202,52 @@ def test_no_answer_at_all_is_said_and_the_same_request_tells_later(registry: Reg
     registry.store.commit(commit.tests, commit.changes)
     before = registry.everything()
     assert registry.local.answer(call, OPERATOR).status == 201 and registry.everything() == before
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_store_that_goes_away_after_it_gave_no_answer_may_have_done_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """A refusal that says that nothing was changed would be believed, and the same be asked for under another id."""
+    commit, tried = registry.store.commit, []
+
+    def first(tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
+        tried.append(1)
+        if len(tried) > 1:
+            raise Unavailable("no majority")
+        if done:
+            commit(tests, changes)
+        raise Unknown("no answer")
+
+    call = registry.call("nic.add", "", {})
+    monkeypatch.setattr(registry.store, "commit", first)
+    response = registry.local.answer(call, OPERATOR)
+    assert response.status == 503 and response.body["type"].endswith("/unsure") and len(tried) == 2
+    monkeypatch.setattr(registry.store, "commit", commit)
+    assert registry.local.answer(call, OPERATOR).status == 201
+
+
+def test_a_store_that_goes_away_before_anything_was_sent_has_done_nothing(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
+        raise Unavailable("no majority")
+
+    monkeypatch.setattr(registry.store, "commit", away)
+    with pytest.raises(Unavailable):
+        registry.ask("nic.add", "", {})
+
+
+def test_what_is_done_is_answered_also_where_the_store_says_no_more(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The majority goes between the commit and the watch: it was done, and to say otherwise would be a lie."""
+
+    def away(revision: int = 0) -> None:
+        raise Unavailable("no majority")
+
+    call = registry.call("nic.add", "", {})
+    monkeypatch.setattr(registry.local, "_caught_up", away)
+    assert registry.local.answer(call, OPERATOR).status == 201
+    monkeypatch.undo()
+    assert registry.local.answer(call, OPERATOR).status == 201
+    assert len(registry.local.view.all("nics")) == 1
 
 
 def test_who_is_overtaken_looks_again_and_does_not_for_ever(registry: Registry) -> None:

@@ -22,6 +22,7 @@ from netcommon.cli.group import netcommon
 from netcommon.dns.guest import Guest
 from netcommon.dns.guest import Nic as DnsNic
 from netcommon.dns.store import FOLDER, Intent, Store
+from netregistry.authority import key_files, x509
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
 from runtime.locks import Locks
@@ -76,6 +77,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "init"), 69, "error"),
     (("registry", "backup", "copy"), 0, "registry-file"),
     (("registry", "restore", "none"), 69, "error"),
+    (("registry", "move", "--to", "etcd://192.0.2.1"), 69, "error"),
     (("registry", "import", "none"), 69, "error"),
     (("registry", "import", "/dev/null"), 64, "error"),
     (("registry", "import", "lines"), 69, "registry-import"),
@@ -83,6 +85,15 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "compact"), 0, "registry-compact"),
     (("registry", "node", "fence", "node0"), 0, "registry-change"),
     (("registry", "node", "join", "node7", "--dry-run"), 0, "registry-change"),
+    (("registry", "authority", "list"), 0, "registry"),
+    (("registry", "authority", "rotate"), 0, "registry-change"),
+    (("registry", "authority", "retire", "00000000"), 64, "error"),
+    (("registry", "token", "list"), 0, "registry"),
+    (("registry", "token", "create", "node", "node0"), 0, "registry-change"),
+    (("registry", "token", "revoke", "11111111"), 0, "registry-change"),
+    (("registry", "certificate", "list"), 0, "registry"),
+    (("registry", "certificate", "revoke", "node", "node0"), 0, "registry-change"),
+    (("registry", "join", "https://localhost", "token"), 64, "error"),
     (("registry", "status"), 0, "registry-status"),
     (("registry", "find", "web"), 0, "registry"),
     (("registry", "conflicts"), 0, "registry"),
@@ -113,7 +124,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
 )
 #: Commands that are groups of others.
 GROUPS = ("agent", "dns", "registry")
-INNER = (("registry", "network"), ("registry", "nic"), ("registry", "node"))
+INNER = tuple(("registry", kind) for kind in ("network", "nic", "node", "authority", "token", "certificate"))
 
 
 @pytest.fixture
@@ -153,6 +164,11 @@ def registry(node: Cli, request: pytest.FixtureRequest) -> Iterator[None]:
         asked.change("POST", "nics", {"network": network, "instance": "web1", "index": 0, "allocate": ["ipv4"]})
         asked.change("PUT", f"claims/addresses/{network}/192.0.2.8", {"reason": "router"})
         service.join(0)
+        authority = x509.make_authority(1.7e9)
+        key_files.keep(str(folder / "authority"), authority)
+        asked.change("POST", "authorities", {"certificate": authority.authority.certificate})
+        asked.change("POST", "tokens", {"id": "11111111", "proof": "0" * 64, "role": "reader", "name": "ann"})
+        asked.change("POST", "certificates/revoke", {"role": "reader", "name": "bob"})
         if "reap" in request.node.name:
             membership.write(node.paths, membership.Membership(NODES[0], "node0"))
         (node.root / "lines").write_text(

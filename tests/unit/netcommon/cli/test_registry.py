@@ -254,9 +254,9 @@ def test_a_copy_is_brought_back_in_a_new_epoch(cli: Cli) -> None:
         assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] == ["blue"]
         assert service.store.epoch != first
     Path(copies[1]).write_bytes(b"not a registry" * 1000)
-    before = {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").iterdir()}
+    before = {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").glob("*.*")}
     assert "damaged" in cli("registry", "restore", copies[1], status=69).stderr
-    assert {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (cli.root / "var/lib/netregistry").glob("*.*")} == before
     damaged = cli.root / "var/lib/netregistry/registry.sqlite"
     damaged.write_bytes(b"not a registry" * 1000)
     cli("registry", "restore", copies[0])
@@ -342,3 +342,14 @@ def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:
     assert cli("registry", "compact").stdout == would.replace(" has ", " had ").replace(" would have ", " has ")
     with running(cli):
         assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] != []
+
+
+def test_how_a_browser_reaches_the_pages_is_said(cli: Cli) -> None:
+    """By ssh always, by TLS where there is an address."""
+    said = cli("registry", "pages").stdout
+    assert f":{cli.root}/run/netregistry/pages root@" in said and "https" not in said
+    (cli.root / "etc/netcommon").mkdir(parents=True, exist_ok=True)
+    config = '[registry]\nlisten = ["192.0.2.1:8931"]\nnames = ["registry.example.com"]\n'
+    (cli.root / "etc/netcommon/config.toml").write_text(config)
+    said = cli("registry", "pages").stdout
+    assert "https://registry.example.com:8931/" in said and "certificates/reader/identity.pem" in said

@@ -91,6 +91,7 @@ def test_addresses(tmp_path: Path, given: str, read: str) -> None:
                 *("127.0.0.1:+1", "127.0.0.1:\u0661", "/", "/run/", "/" + "x" * 107, ":9642", "[]:1", 9642),
             )
         ),
+        *((f"registry.store = {value!r}", "expected an address such as") for value in ("/var/lib/x", "http://a", "etcd://\u00e4", 5)),
         ("repair.rule = 'never'", 'expected "off" or "report" or "on"'),
         ("repair.rule = false", 'expected "off" or "report" or "on"'),
         ("repair.rulez = 'on'", "unknown setting repair.rulez; did you mean rule?"),

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from netregistry.authority import x509
 from netregistry.service.limits import Limits
 from netregistry.service.openapi import document
 from netregistry.service.routes import ROUTES
@@ -69,6 +70,7 @@ def few(found: dict[str, Any], kept: str, schema: dict[str, Any]) -> dict[str, A
 def good(path: str, name: str) -> str:
     """Give what is there, for a variable part of a path."""
     there = {"networks": UUIDS[1], "nics": UUIDS[0], "nodes": NODES[0], "problems": "taken", "imports": "gnt.example.com"}
+    there |= {"tokens": "11111111", "authorities": "aaaaaaaa"}
     return {"kind": "addresses", "scope": UUIDS[1], "what": "192.0.2.5"}.get(name, "") if "claims" in path else there[path.split("/")[2]]
 
 
@@ -187,6 +189,9 @@ def test_what_is_looked_at_is_as_documented(tmp_path: Path, route: Any) -> None:
         about = {"version": "1", "interfaces": [{"uuid": UUIDS[0], "name": "eth0"}]}
         reports = [{"nic": UUIDS[0], "state": "running", "tap": "tap0"}]
         node.change("POST", f"nodes/{NODES[0]}/reports", {"after": "first:0", "nics": reports, "about": about})
+        client.change("POST", "authorities", {"certificate": x509.make_authority(1.9e9).authority.certificate})
+        client.change("POST", "tokens", {"id": "11111111", "proof": "0" * 64, "role": "reader", "name": "ann"})
+        client.change("POST", "certificates/revoke", {"role": "reader", "name": "ann"})
         kind = {"networks": UUIDS[1], "nodes": NODES[0]}.get(route.path.split("/")[2] if route.path.count("/") > 1 else "", UUIDS[0])
         said = service.say("GET", route.path.replace("{uuid}", kind).replace("{kind}", "taken"))
         assert said.status == 200

@@ -1,0 +1,263 @@
+"""netcommon registry authority, token, certificate and join: who gets in from other machines."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import click
+
+from netcommon.cli.app import App
+from netcommon.cli.commands.registry_objects import body_of, given_argument
+from netcommon.cli.duration import seconds_of
+from netcommon.cli.output import answer, json_option, say
+from netcommon.cli.registry_client import as_root, authority_keys, client, node_of, show_change, show_list, text, whole
+from runtime import membership, validate
+from runtime.errors import HostRefused
+from runtime.moment import local_time
+
+ROLES = ("node", "operator", "importer", "reader")
+role_argument = click.argument("role", type=click.Choice(ROLES))
+
+
+def library(name: str) -> Any:
+    """Import a module that needs the library for certificates. Raises HostRefused where that is not there."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        authority = import_module("netregistry.authority")
+        if (error.name or "").partition(".")[0] != authority.LIBRARY:
+            raise
+        raise HostRefused(f"certificates need {authority.LIBRARY}", authority.GET_IT) from None
+
+
+def _time(seconds: float) -> str:
+    return local_time(seconds) if seconds else ""
+
+
+def _named(asked: Any, role: str, name: str) -> str:
+    """Give the name of a holder: a node's is its UUID."""
+    if role == "node" and name and not validate.is_uuid(name.lower()):
+        return str(node_of(asked, name)["node"]["uuid"])
+    return name
+
+
+# -- authorities
+
+
+@click.group("authority")
+def authority() -> None:
+    """The authority that signs certificates.
+
+    Its key is on the machines that sign: /var/lib/netregistry/authority, for root alone. A copy of it belongs where backups are kept.
+    """
+
+
+@authority.command("list")
+@json_option
+@click.pass_obj
+def authority_list(app: App, as_json: bool) -> None:
+    """List the authorities whose certificates count."""
+    with client(app) as asked:
+        items, revision = whole(asked, "authorities")
+
+    def row(item: Any) -> tuple[Any, ...]:
+        one = item["authority"]
+        return one["id"], "signs" if item["signs"] else "counts", _time(one["until"]), one["fingerprint"]
+
+    show_list(items, revision, ("ID", "STATE", "UNTIL", "FINGERPRINT"), row, as_json, "no authority: authority rotate makes one")
+
+
+@authority.command("rotate")
+@click.option("--lost", is_flag=True, help="The key of the one that signs is lost: nobody will know the new one, and all join again.")
+@json_option
+@click.pass_obj
+def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
+    """Make another authority, which signs from now on.
+
+    On the registry's machine. The one before counts until it is retired. Agents learn of the new one within an hour, and renew their
+    certificates; certificate list shows by which authority each is.
+    """
+    as_root(app)
+    x509, keys = library("netregistry.authority.x509"), library("netregistry.authority.key_files")
+    with client(app) as asked:
+        items, _revision = whole(asked, "authorities")
+        before = None
+        if items and not lost:
+            now = x509.read_authority(next(item["authority"]["certificate"] for item in items if item["signs"]))
+            key = keys.key(authority_keys(app), now.id)
+            if not key:
+                where = f"{authority_keys(app)}/{now.id}.key"
+                remedy = f"do it where it is, or put it back ({where}); --lost if that cannot be"
+                raise HostRefused(f"the key of authority {now.id} is not on this machine", remedy)
+            before = now, key
+        made = x509.make_authority(app.clock.wall(), before)
+        keys.keep(authority_keys(app), made)
+        try:
+            said = asked.change("POST", "authorities", {"certificate": made.authority.certificate, "cross": made.authority.cross})
+        except import_module("netregistry.client").Problem as refused:
+            if not refused.retry:
+                keys.forget(authority_keys(app), made.authority.id)
+            raise
+    show_change(said, f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}", False, as_json)
+
+
+@authority.command("retire")
+@click.argument("label", metavar="ID")
+@json_option
+@click.pass_obj
+def authority_retire(app: App, label: str, as_json: bool) -> None:
+    """Let nothing count any more that an authority has signed.
+
+    Open streams of such certificates are cut at once, and who has no other joins again.
+    """
+    as_root(app)
+    with client(app) as asked:
+        said = asked.change("DELETE", f"authorities/{label}")
+    library("netregistry.authority.key_files").forget(authority_keys(app), label)
+    show_change(said, f"authority {label} counts no more", False, as_json)
+
+
+# -- tokens
+
+
+@click.group("token")
+def token() -> None:
+    """Tokens: each lets one machine join, once."""
+
+
+@token.command("create")
+@role_argument
+@click.argument("name", default="", metavar="[NAME]")
+@click.option("--for", "duration", default="24h", metavar="DURATION", help="For how long it is good: 10m, 24h, 7d; at most 30 days.")
+@json_option
+@click.pass_obj
+def token_create(app: App, role: str, name: str, duration: str, as_json: bool) -> None:
+    """Make a token, and print it.
+
+    It is shown once; the registry keeps a hash of it. For a node without a name: a new one. With the name of one that has joined: that one
+    again. For an operator or reader the name of the person, for an importer that of the Ganeti cluster.
+    """
+    joining = import_module("netregistry.joining")
+    with client(app) as asked:
+        items, _revision = whole(asked, "authorities")
+        if not items:
+            raise HostRefused("this registry has no authority", "netcommon registry authority rotate, on its machine, makes one")
+        made = joining.make(role, next(item["authority"]["fingerprint"] for item in items if item["signs"]))
+        wanted = {"id": made.id, "proof": made.proof, "role": role, "name": _named(asked, role, name), "seconds": seconds_of(duration)}
+        said = asked.change("POST", "tokens", wanted)
+    if as_json:
+        answer("registry-change", revision=said.revision, done=True, value={**said.body, "token": str(made)}, changes=[])
+        return
+    say(str(made))
+    say(f"netcommon: good until {_time(said.body['until'])}: netcommon registry join URL TOKEN", err=True)
+
+
+@token.command("list")
+@json_option
+@click.pass_obj
+def token_list(app: App, as_json: bool) -> None:
+    """List tokens, and who has used them."""
+    with client(app) as asked:
+        items, revision = whole(asked, "tokens")
+
+    def row(item: Any) -> tuple[Any, ...]:
+        state = f"used by {item['by']}" if item["used"] else "late" if item["until"] <= app.clock.wall() else "good"
+        return item["id"], item["role"], item["name"] or "any", state, _time(item["until"])
+
+    show_list(items, revision, ("ID", "ROLE", "NAME", "STATE", "UNTIL"), row, as_json, "no tokens")
+
+
+@token.command("revoke")
+@click.argument("label", metavar="ID")
+@json_option
+@click.pass_obj
+def token_revoke(app: App, label: str, as_json: bool) -> None:
+    """Take a token back."""
+    with client(app) as asked:
+        said = asked.change("DELETE", f"tokens/{label.partition('.')[0]}")
+    show_change(said, f"token {label} taken back", False, as_json)
+
+
+# -- certificates
+
+
+@click.group("certificate")
+def certificate() -> None:
+    """Who has certificates, and from when on they count no more."""
+
+
+@certificate.command("list")
+@json_option
+@click.pass_obj
+def certificate_list(app: App, as_json: bool) -> None:
+    """List who has certificates, until when, by which authority."""
+    with client(app) as asked:
+        items, revision = whole(asked, "certificates")
+        names = {each["node"]["uuid"]: each["node"]["name"] for each in asked.all("nodes")}
+
+    def row(item: Any) -> tuple[Any, ...]:
+        one = item["certificate"]
+        state = "revoked" if item["revoked"] else "ended" if one["until"] <= app.clock.wall() else "counts"
+        return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), one["authority"]
+
+    show_list(items, revision, ("ROLE", "NAME", "STATE", "UNTIL", "AUTHORITY"), row, as_json, "nobody has a certificate")
+
+
+@certificate.command("revoke")
+@role_argument
+@click.argument("name", metavar="NAME")
+@json_option
+@click.pass_obj
+def certificate_revoke(app: App, role: str, name: str, as_json: bool) -> None:
+    """Let no certificate of somebody count any more that there is now.
+
+    Its open streams are cut at once. By another token it may join again.
+    """
+    with client(app) as asked:
+        said = asked.change("POST", "certificates/revoke", {"role": role, "name": _named(asked, role, name)})
+    show_change(said, f"certificates of {role} {name} revoked", False, as_json)
+
+
+# -- on the other machine
+
+
+@click.command("join")
+@click.argument("urls", metavar="URL[,URL]...")
+@click.argument("token", metavar="TOKEN")
+@given_argument
+@click.option("--name", default="", metavar="NODE", help="What the node is called; without it the machine's host name.")
+@json_option
+@click.pass_obj
+def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_json: bool) -> None:
+    """Let this machine join a registry elsewhere, by a token.
+
+    A key is made here, which stays here, and a certificate is got for it: /var/lib/netcommon/certificates. With the token of a node the
+    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. With several
+    addresses the next one is asked where one does not answer, or cannot do it.
+    """
+    as_root(app)
+    joining = import_module("netregistry.joining")
+    wanted, places = joining.read(token), [each for each in urls.split(",") if each]
+    for each in places:
+        import_module("netregistry.reach").parsed(each)
+    node = None
+    if wanted.role == "node":
+        there = membership.read(app.paths)
+        called = name or (there.name if there is not None else os.uname().nodename.partition(".")[0])
+        me = membership.Membership(there.uuid if there is not None else app.new_uuid(), called)
+        node = {"uuid": me.uuid, "name": me.name, **body_of("nodes", given, None)}
+        membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
+    elif given or name:
+        raise click.UsageError("--name and FIELD=VALUE are for nodes")
+    found = joining.join(app.paths.lib, places, wanted, node)
+    if as_json:
+        value = {"role": found.role, "name": found.name, "addresses": list(found.addresses), "until": found.until}
+        answer("registry-change", revision="", done=True, value=value, changes=[])
+    else:
+        who = f"{found.role} {node['name'] if node else found.name}"
+        say(f"joined {text(list(found.addresses))} as {who}, until {_time(found.until)}; it is renewed by itself")
+
+
+COMMANDS = {"authority": authority, "token": token, "certificate": certificate, "join": join}

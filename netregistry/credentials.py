@@ -1,0 +1,168 @@
+"""Keep what a machine shows a registry: a key that never leaves it, its certificate, the authorities it trusts, and where the registry is.
+
+There is a folder of root's own for each role that the machine has: /var/lib/netcommon/certificates/ROLE. ``identity.pem`` is the key and
+the certificate, replaced at once; ``authorities.pem`` whom to trust; ``joined.json``, written last, makes it one that counts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from netregistry.reach import NoAddress, Places, TlsPlace, parsed
+from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable
+from runtime.folder import Folder
+from runtime.jsontext import dumps, versioned
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping, Sequence
+
+    from netregistry.client import Client
+
+FOLDER = "certificates"  #: below /var/lib/netcommon
+IDENTITY, AUTHORITIES, JOINED = "identity.pem", "authorities.pem", "joined.json"
+SCHEMA = 1
+LONGEST = 1 << 16  #: bytes of one file
+RENEWED = 2 / 3  #: of its time a certificate is used before it is renewed
+MOST = 16  #: addresses; authorities
+
+
+class Credentials(NamedTuple):
+    """What a machine has joined as. ``lib``: /var/lib/netcommon; ``addresses``: of the registry's services; times in seconds since 1970."""
+
+    lib: str
+    role: str
+    name: str
+    addresses: tuple[str, ...]
+    since: float
+    until: float
+    authority: str
+
+    @property
+    def folder(self) -> str:
+        return f"{self.lib}/{FOLDER}/{self.role}"
+
+    @property
+    def looked(self) -> float:
+        """Give when the registry was last asked which authorities count; 0 where that cannot be told."""
+        try:
+            return os.stat(f"{self.folder}/{AUTHORITIES}").st_mtime
+        except OSError:
+            return 0.0
+
+    def due(self, now: float, signs: str = "") -> bool:
+        """Tell whether the certificate is to be renewed: well before its end, or when another authority signs (``signs``)."""
+        return now >= self.since + (self.until - self.since) * RENEWED or (signs not in ("", self.authority))
+
+    def places(self, instead: Sequence[str] = ()) -> Places:
+        """Give where the registry is reached. ``instead``: other addresses than those of the join. Raises NoAddress."""
+        return Places(TlsPlace(*parsed(each), self._context) for each in instead or self.addresses)
+
+    def _context(self) -> ssl.SSLContext:
+        """Read the files as they are now: they are renewed while others ask."""
+        try:
+            found = trusting(f"{self.folder}/{AUTHORITIES}")
+            found.load_cert_chain(f"{self.folder}/{IDENTITY}")
+        except OSError as error:  # ssl.SSLError is one
+            what = f"what this machine has joined a registry with, in {self.folder}, cannot be used: {error.strerror or error}"
+            raise HostRefused(what, "netcommon registry join URL TOKEN makes it anew") from None
+        return found
+
+
+def trusting(authorities: str = "", text: str = "") -> ssl.SSLContext:
+    """Give what trusts the authorities in a file, or in ``text``, alone. Raises OSError."""
+    import ssl  # a node whose registry is on the same machine need not have it in memory
+
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    found.minimum_version = ssl.TLSVersion.TLSv1_3
+    found.load_verify_locations(cafile=authorities or None, cadata=text or None)
+    return found
+
+
+def read(lib: str, role: str) -> Credentials | None:
+    """Read what this machine has joined as, in a role; None where it has not. Raises HostRefused where it cannot be used."""
+    folder = Folder.find(f"{lib}/{FOLDER}/{role}")
+    if folder is None:
+        return None
+    with folder:
+        try:
+            data = folder.read(JOINED, LONGEST)
+            return None if data is None else _parsed(lib, role, data)
+        except (RecordTooNew, RecordUnreadable) as error:
+            what = f"{folder.path}/{JOINED} does not say what this machine has joined as: {error}"
+            raise HostRefused(what, "netcommon registry join URL TOKEN makes it anew") from None
+
+
+def _parsed(lib: str, role: str, data: bytes) -> Credentials:
+    stored = versioned(data, SCHEMA)
+    addresses = stored.get("addresses")
+    if not isinstance(addresses, list) or not 0 < len(addresses) <= MOST or not all(isinstance(each, str) for each in addresses):
+        raise RecordUnreadable("no addresses of a registry")
+    try:
+        for each in addresses:
+            parsed(each)
+    except NoAddress as error:
+        raise RecordUnreadable(str(error)) from None
+    texts, times = (stored.get("name"), stored.get("authority")), (stored.get("since"), stored.get("until"))
+    if not all(isinstance(each, str) for each in texts) or not all(isinstance(each, (int, float)) for each in times):
+        raise RecordUnreadable("no name, authority or times")
+    return Credentials(lib, role, stored["name"], tuple(addresses), float(stored["since"]), float(stored["until"]), stored["authority"])
+
+
+def keep(lib: str, issued: Mapping[str, Any], key: str, addresses: Sequence[str]) -> Credentials:
+    """Keep what a join has given, to outlive a power failure. ``issued``: the service's answer. Raises HostRefused."""
+    found = _of(lib, issued, addresses)
+    with Folder.make(found.folder, sync=True) as folder:
+        os.fchmod(folder.descriptor, 0o700)
+        folder.remove(JOINED)  # a machine that is cut off between has joined as nobody
+        folder.flush()
+        folder.write(IDENTITY, (key + issued["certificate"]).encode("ascii"), sync=True)
+        folder.write(AUTHORITIES, "".join(issued["authorities"]).encode("ascii"), sync=True)
+        _write(folder, found)
+    return found
+
+
+def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
+    """Take over what authorities count, and renew the certificate where that is due, for the same key.
+
+    What was there is used until it is replaced, and each file at once: at any moment there is one that counts. Raises as the client does,
+    and HostRefused.
+    """
+    items = asked.get("authorities").body["items"]
+    there, signs = _authorities([item["authority"]["certificate"] for item in items]), ""
+    for item in items:
+        signs = str(item["authority"]["id"]) if item["signs"] else signs
+    issued = asked.change("POST", "certificates").body if one.due(now, signs) else None
+    with Folder.make(one.folder, sync=True) as folder:
+        if there:
+            folder.write(AUTHORITIES, there, sync=True)  # also as it was: its time tells when it was looked at
+        if issued is None:
+            return one
+        old = (folder.read(IDENTITY, LONGEST) or b"").decode("ascii", "replace")
+        key = old[: old.find("-----BEGIN CERTIFICATE-----")] if "-----BEGIN CERTIFICATE-----" in old else old
+        folder.write(IDENTITY, (key + issued["certificate"]).encode("ascii"), sync=True)
+        found = _of(one.lib, issued, one.addresses)
+        _write(folder, found)
+    return found
+
+
+def _authorities(certificates: list[str]) -> bytes:
+    """Give what is to be trusted, as it is kept. Raises HostRefused for what cannot be read: nobody would be trusted."""
+    text = "".join(certificates)
+    try:
+        if text:
+            trusting(text=text)
+    except (OSError, ValueError):
+        raise HostRefused("the registry's authorities cannot be read, and those that are known stay") from None
+    return text.encode("ascii")
+
+
+def _of(lib: str, issued: Mapping[str, Any], addresses: Sequence[str]) -> Credentials:
+    since, until = float(issued["since"]), float(issued["until"])
+    return Credentials(lib, str(issued["role"]), str(issued["name"]), tuple(addresses), since, until, str(issued["authority"]))
+
+
+def _write(folder: Folder, one: Credentials) -> None:
+    said = {name: value for name, value in one._asdict().items() if name not in ("lib", "role")}
+    folder.write(JOINED, dumps({"schema": SCHEMA, **said}).encode("ascii") + b"\n", sync=True)

@@ -1,0 +1,105 @@
+"""Define who is let in from other machines: authorities that sign certificates, who has one, and tokens that give one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+from netregistry.model import kinds
+from netregistry.model.codec import Text
+
+Holding = Literal["operator", "importer", "node", "reader"]
+#: What a name in a certificate has: it stands in URIs and in keys.
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
+HEX = frozenset("0123456789abcdef")
+DAY = 86400.0
+#: A certificate is good from so many seconds before it is made: clocks may be five minutes apart, and something is to spare.
+SET_BACK = 600.0
+#: In a certificate: before ROLE:NAME, and before the id of the authority that has signed it.
+URN, ISSUER = "urn:netcommon:", "netcommon registry authority "
+
+
+def _hex(digits: int) -> Text:
+    def rule(text: str) -> str:
+        if len(text) != digits or not HEX.issuperset(text):
+            raise ValueError
+        return text
+
+    return Text(rule, f"{digits} hexadecimal digits, in lower case")
+
+
+def _plain(text: str) -> str:
+    if not 0 < len(text) <= 64 or not PLAIN.issuperset(text):
+        raise ValueError
+    return text
+
+
+Label = Annotated[str, _hex(8)]  #: of a token, of an authority
+Digest = Annotated[str, _hex(64)]  #: SHA-256
+Serial = Annotated[str, _hex(32)]  #: milliseconds since the epoch (48 bits), and 80 bits by chance
+Person = Annotated[str, Text(_plain, "a name of 1 to 64 letters, digits and ._@-")]
+NO_SERIAL = "0" * 32
+
+
+class Authority(NamedTuple):
+    """Who signs certificates. Its key is in no store.
+
+    ``cross``: its certificate as the authority before it has signed it, "" for none: by that one it is known to who knows that one alone.
+    """
+
+    id: Label
+    fingerprint: Digest  #: of its certificate
+    certificate: str
+    cross: str = ""
+    made: kinds.Time = 0.0
+    until: kinds.Time = 0.0
+
+
+class Token(NamedTuple):
+    """What lets somebody join, once. The token itself is kept nowhere: ``proof`` is a hash of it."""
+
+    id: Label
+    proof: Digest
+    role: Holding
+    name: kinds.NameOrNone = ""  #: who will have joined; of a node its UUID, "" for a new one
+    made: kinds.Time = 0.0
+    until: kinds.Time = 0.0
+    used: kinds.Time = 0.0
+    by: kinds.NameOrNone = ""  #: who has joined by it
+
+
+class Holder(NamedTuple):
+    """Who has a certificate. ``serial``: of the latest one; those up to ``floor`` are revoked. ``kept``: the end of the last of all."""
+
+    role: Holding
+    name: kinds.Name
+    serial: Serial
+    since: kinds.Time = 0.0
+    until: kinds.Time = 0.0
+    authority: str = ""
+    floor: Serial = NO_SERIAL
+    kept: kinds.Time = 0.0
+
+    @property
+    def revoked(self) -> bool:
+        return self.serial <= self.floor
+
+
+class Credential(NamedTuple):
+    """What a certificate says, once its signature has been checked."""
+
+    role: Holding
+    name: str
+    serial: str
+    authority: str
+    until: float
+
+
+class Grant(NamedTuple):
+    """What is to be signed: a certificate of this serial, for this role and name, that is good from ``since`` to ``until``."""
+
+    role: Holding
+    name: str
+    serial: str
+    since: float
+    until: float
+    authority: str

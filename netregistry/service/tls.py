@@ -1,0 +1,239 @@
+"""Let others in by TLS: the service's own certificate, the authorities that count, and why somebody was not let in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import tempfile
+from asyncio import sslproto
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from netregistry.authority import GET_IT, LIBRARY
+from netregistry.model.certificate import SET_BACK
+from netregistry.rules.holders import JOIN, authorities
+from runtime.errors import HostRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netregistry.core import Core
+    from netregistry.service.connection import Connection
+    from netregistry.service.turned_away import TurnedAway
+
+HANDSHAKE = 10.0  #: seconds
+HANDSHAKES = 256  #: at a time
+NEWCOMERS = 128  #: connections without a certificate at a time
+FAREWELL = 1.0  #: seconds for the other side to end a connection that is ended here
+MOMENT = 0.5  #: seconds for who is refused to end the connection
+STAY = 30.0  #: seconds that such a connection lasts
+AFTER_ALERT = 16  #: times that somebody who is refused is read from
+#: Bytes of a buffer that asyncio keeps for each connection; its 256 KiB are half a gigabyte for two thousand streams. A record has 16.
+sslproto.SSLProtocol.max_size = 16 << 10
+
+#: X509_V_ERR of OpenSSL -> the reason that is counted, and what is said.
+VERDICTS = {
+    10: ("expired", "its certificate has ended"),
+    9: ("not-yet", "its certificate begins later: the clocks are more than five minutes apart"),
+    18: ("self-signed", "its certificate is signed by itself"),
+    19: ("self-signed", "its certificate is of an authority that signed itself, and is none of ours"),
+}
+FOREIGN = ("foreign", "its certificate is of no authority that counts here")
+
+
+class Listening(NamedTuple):
+    """Where a service is for others: addresses with ports, the names in its certificate, and the folder of the authorities' keys."""
+
+    addresses: tuple[tuple[str, int], ...] = ()
+    names: tuple[str, ...] = ()
+    keys: str = ""
+
+
+class _Handshake(ssl.SSLObject):
+    """A handshake that tells the other side why it is refused.
+
+    asyncio ends a connection whose handshake fails, and never sends the alert that waits to be sent. So a failure is one more round first.
+    """
+
+    refused: ssl.SSLError | None = None
+    _rounds = 0
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake. Raises SSLWantReadError where more is to be read; SSLError."""
+        if self.refused is None:
+            try:
+                super().do_handshake()
+                return
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                self.refused = error
+                _ENTERING.get().fail(error)
+        self._rounds += 1
+        if self._rounds > AFTER_ALERT:
+            raise self.refused
+        raise ssl.SSLWantReadError  # the alert is sent; then the other side ends it, or the time does
+
+
+class _Entering:
+    """A connection whose handshake goes on."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.error: ssl.SSLError | None = None
+
+    def fail(self, error: ssl.SSLError) -> None:
+        """Note why nobody is let in; who has been told so and does not end the connection has a moment for it."""
+        self.error = error
+        asyncio.get_running_loop().call_later(MOMENT, self._end)
+
+    def _end(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self._connection.shutdown(socket.SHUT_RD)
+
+
+_ENTERING: ContextVar[_Entering] = ContextVar("entering")
+
+
+class Door:
+    """How others come in. ``core``: the registry's; ``folder``: where a key lies for a moment, in memory and root's alone.
+
+    All but ``renewed`` is for the event loop.
+    """
+
+    def __init__(self, listening: Listening, folder: str, core: Core, away: TurnedAway) -> None:
+        self._listening, self._folder, self._core, self._away = listening, folder, core, away
+        self._context: ssl.SSLContext | None = None
+        self._as: tuple[str, ...] = ()
+        self._made = self._again = 0.0  # when the certificate was made, and is made anew
+        self.until = 0.0  #: when it ends
+        self._entering: set[asyncio.Task[None]] = set()
+        self._within: dict[Connection, asyncio.TimerHandle | None] = {}  # when who has no certificate has to go
+        self._newcomers = 0
+        self._empty = asyncio.Event()
+
+    def renewed(self) -> None:
+        """Make the certificate anew where it is due, or other authorities count. In the registry's turn. Raises HostRefused."""
+        now = self._core.now()
+        counting = authorities(self._core.view, now)
+        labels = tuple(each.id for each in counting)
+        if labels == self._as and self._made - SET_BACK / 2 < now < self._again:
+            return  # one that was made while the clock was fast is no certificate yet
+        if not counting:
+            self._context, self._as = None, ()
+            raise HostRefused("nobody is let in by TLS: this registry has no authority", "netcommon registry authority rotate makes one")
+        try:
+            from netregistry.authority import key_files, x509
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != LIBRARY:
+                raise
+            raise HostRefused(f"nobody is let in by TLS: the service needs {LIBRARY}", GET_IT) from None
+        signs = next((each for each in reversed(counting) if key_files.key(self._listening.keys, each.id)), None)
+        if signs is None:
+            advice = f"copy the key of {labels[-1]} into {self._listening.keys} from the machine that made it"
+            raise HostRefused("nobody is let in by TLS: no authority's key is on this machine", advice)
+        key = key_files.key(self._listening.keys, signs.id)
+        x509.check(signs, key)
+        identity, self.until = x509.make_service(self._listening.names, signs, key, now)
+        self._context = _context(identity, "".join(each.certificate for each in counting), self._folder)
+        self._as, self._made, self._again = labels, now, now + (self.until - now) / 2
+
+    def enter(self, connection: socket.socket, address: str, speak: Callable[[], Connection]) -> None:
+        """Let somebody in, or turn him away; the connection is ours from now on."""
+        if self._context is None or len(self._entering) >= HANDSHAKES:
+            self._away.note("busy" if self._context else "not-ready", address, "nobody can be let in by TLS now")
+            connection.close()
+            return
+        task = asyncio.create_task(self._entered(connection, address, speak, self._context))
+        self._entering.add(task)
+        task.add_done_callback(self._entering.discard)
+
+    async def _entered(self, connection: socket.socket, address: str, speak: Callable[[], Connection], context: ssl.SSLContext) -> None:
+        entering = _Entering(connection)
+        _ENTERING.set(entering)
+        loop = asyncio.get_running_loop()
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.callback(connection.close)
+                transport, made = await loop.connect_accepted_socket(
+                    speak, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE, ssl_shutdown_timeout=FAREWELL
+                )
+                stack.pop_all()
+        except OSError as error:  # ssl.SSLError is one
+            self._refused(address, entering.error or error)
+            return
+        if made.transport is None:
+            return  # gone already
+        known, full = bool(made.certificate), self._newcomers >= NEWCOMERS
+        self._newcomers += not known
+        self._within[made] = None if known or full else loop.call_later(STAY, transport.abort)
+        made.gone = partial(self._left, made)
+        if full and not known:
+            self._away.note("busy", address, f"{NEWCOMERS} connections without a certificate are open")
+            transport.abort()
+
+    def _left(self, made: Connection) -> None:
+        end = self._within.pop(made)
+        self._newcomers -= not made.certificate
+        if end is not None:
+            end.cancel()
+        if not self._within:
+            self._empty.set()
+
+    def _refused(self, address: str, error: OSError) -> None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason, what = VERDICTS.get(error.verify_code, FOREIGN)
+            self._away.note(reason, address, f"{what}: {JOIN}")
+        elif isinstance(error, ssl.SSLError):
+            self._away.note("no-tls", address, f"it does not speak TLS 1.3 as we do: {error.reason or error}")
+        else:
+            self._away.note("broken", address, "")  # it went away, or said nothing: nothing to be mended here
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        for task in self._entering:
+            task.cancel()
+
+    async def emptied(self) -> None:
+        """Wait for those who are within to be gone, once their connections are being ended: TLS has a farewell, which takes its time."""
+        self._empty.clear()
+        if self._within:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), 2 * FAREWELL)
+
+
+def _context(identity: str, trusted: str, folder: str) -> ssl.SSLContext:
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    found.minimum_version = ssl.TLSVersion.TLSv1_3
+    found.verify_mode = ssl.CERT_OPTIONAL  # who joins has none yet
+    found.num_tickets = 0  # with a ticket nobody would look at the certificate again
+    found.sslobject_class = _Handshake
+    found.load_verify_locations(cadata=trusted)
+    with tempfile.NamedTemporaryFile("w", prefix=".tls-", dir=folder) as file:  # mode 0600
+        file.write(identity)
+        file.flush()
+        found.load_cert_chain(file.name)
+    return found
+
+
+def listened(listening: Listening) -> list[socket.socket]:
+    """Bind all addresses. Raises HostRefused."""
+    found: list[socket.socket] = []
+    for address, port in listening.addresses:
+        bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        found.append(bound)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if bound.family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind((address, port))
+        except OSError as error:
+            for each in found:
+                each.close()
+            what = f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}"
+            raise HostRefused(what, "[registry] listen names addresses of this machine that nobody else has") from None
+    return found

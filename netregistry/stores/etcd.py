@@ -1,0 +1,444 @@
+"""Keep a registry in an etcd of its own (3.4 and later): one member or several, which go on as long as most of them do.
+
+Keys are as everywhere, below ``netcommon/registry/``. One more, ``netcommon/epoch``, says which epoch it is; every commit tests that it is
+as it was when the store was opened, so a service that has not heard of a move or a restore changes nothing in what came after it.
+
+What etcd does otherwise than SQLite, and what becomes of it here (netregistry.stores.base says what holds for both):
+
+* A commit has at most 128 operations there, and 1.5 MiB. What is more is refused before it is sent; nothing is ever split.
+* It remembers nothing of how far it was compacted, but says so when it is asked for what lies before. What is older than the epoch counts
+  as forgotten, too.
+* A lease has whole seconds, two at least, and is ended up to a second late.
+* A watch that is open may go on to tell what a compaction has taken, since it had it before.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from netregistry.stores import etcd_answers as answers
+from netregistry.stores.base import (
+    LONGEST_LEASE,
+    Ahead,
+    Changed,
+    Compacted,
+    Conflict,
+    Damaged,
+    Delete,
+    Expect,
+    Item,
+    Listing,
+    Put,
+    Unavailable,
+    Unknown,
+    checked,
+    checked_key,
+    checked_prefix,
+)
+from netregistry.stores.etcd_answers import Garbled, Refusal, encoded
+from netregistry.stores.etcd_client import Client, TooLarge
+from netregistry.stores.etcd_stream import Cut, Stream
+from netregistry.stores.etcd_watch import EtcdWatch
+from runtime.errors import HostRefused, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netregistry.stores.etcd_answers import Document, Range
+    from netregistry.stores.etcd_place import Place
+
+KEYS = b"netcommon/registry/"
+EPOCH = b"netcommon/epoch"
+ALL = "AA=="  #: from the key "\0" on, as the end: all keys
+SCHEMA = 1
+AT_ONCE = 1000  #: items that one request asks for
+AT_A_TIME = 8  #: leases that are kept
+FIRST = 1.5  #: seconds for the first line of a stream
+FUTURE, COMPACTED = "etcdserver: mvcc: required revision is a future revision", "etcdserver: mvcc: required revision has been compacted"
+NO_LEASE = "etcdserver: requested lease not found"
+FORBIDDEN = "permission denied"
+
+
+class Facts(NamedTuple):
+    """What an etcd says of the registry in it. ``whole``: it is no copy that was not finished; ``source``: what it was copied from."""
+
+    epoch: str
+    whole: bool
+    source: str
+    revision: int  #: at which that was written: the first one of the epoch
+
+
+class EtcdStore:
+    """A store in an etcd."""
+
+    def __init__(self, place: Place) -> None:
+        """Open what ``create`` has made. Raises HostRefused, Damaged, Unavailable."""
+        client = Client(place)
+        try:
+            self._open(client, facts(client))
+        except BaseException:
+            client.close()
+            raise
+
+    def _open(self, client: Client, found: Facts | None, unfinished: bool = False) -> None:
+        place = client.place
+        if found is None:
+            raise HostRefused(f"there is no registry in {place}", "netcommon registry init makes one, netcommon registry move brings one")
+        if not found.whole and not unfinished:
+            raise HostRefused(f"a copy to {place} was not finished", "begin it again: netcommon registry move, or restore")
+        self.client, self._facts = client, found
+        self._watches: list[EtcdWatch] = []
+        self._over = False  # it has become another registry
+
+    @classmethod
+    def create(cls, place: Place, epoch: str) -> EtcdStore:
+        """Make a store that holds nothing, and open it. Raises HostRefused where the etcd holds anything; Unavailable."""
+        client = Client(place)
+        try:
+            begun(client, Facts(epoch, True, "", 0))
+            made = cls.__new__(cls)
+            made._open(client, facts(client))
+        except BaseException:
+            client.close()
+            raise
+        return made
+
+    @classmethod
+    def unfinished(cls, client: Client) -> EtcdStore:
+        """Open what is being copied to. Raises HostRefused, Damaged, Unavailable."""
+        made = cls.__new__(cls)
+        made._open(client, facts(client), unfinished=True)
+        return made
+
+    @property
+    def epoch(self) -> str:
+        """Give the epoch that was there when it was opened."""
+        return self._facts.epoch
+
+    # -- reading
+
+    def get(self, key: str) -> Item | None:
+        """As netregistry.stores.base.Store says; so do all methods below."""
+        name = KEYS + checked_key(key).encode()
+        found = self._range({"key": encoded(name)}, name, name + b"\0", 1)
+        return Item(key, found.pairs[0].value, found.pairs[0].revision) if found.pairs else None
+
+    def list(self, prefix: str, after: str = "", limit: int = 0, revision: int = 0) -> Listing:
+        low, high = checked_prefix(prefix).encode(), prefix.encode() + b"\x7f"
+        if after and after >= prefix:
+            low = checked_prefix(after).encode() + b"\0"
+        items: list[Item] = []
+        at_once = AT_ONCE
+        while True:
+            most = min(limit - len(items), at_once) if limit else at_once
+            try:
+                found = self._items(low, high, most, revision)
+            except TooLarge:
+                if most == 1:
+                    raise HostRefused(f"{self.client.place} gives more for one key than any store holds") from None
+                at_once = max(most // 4, 1)
+                continue
+            items += [_item(pair) for pair in found.pairs]
+            revision = revision or found.revision
+            if not found.more or (limit and len(items) >= limit):
+                return Listing(tuple(items), revision, found.more)
+            low = found.pairs[-1].key.removeprefix(KEYS) + b"\0"
+
+    def _items(self, low: bytes, high: bytes, limit: int, revision: int) -> Range:
+        first, last = KEYS + low, KEYS + high
+        if first >= last:  # etcd takes a range that ends before it begins for a single key
+            first = last
+        body = {"key": encoded(first), "range_end": encoded(last + b"\0"), "limit": str(limit)}
+        return self._range(body, first, last + b"\0", limit, revision)
+
+    def _range(self, body: Document, low: bytes, high: bytes, limit: int, revision: int = 0) -> Range:
+        """Read keys. Raises Ahead, Compacted for a revision that etcd, or the epoch, has not."""
+        if self._over:
+            raise self._another_epoch()
+        if revision:
+            if revision < self._facts.revision:
+                raise Compacted(self._facts.revision)
+            body = {**body, "revision": str(revision)}
+        try:
+            return self.client.ask("/v3/kv/range", body, partial(answers.pairs, low=low, high=high, limit=limit))
+        except Refusal as refused:
+            if revision and refused.message == FUTURE:
+                raise Ahead(revision, self.newest()) from None
+            if revision and refused.message == COMPACTED:
+                raise Compacted(self._floor(revision + 1)) from None
+            raise self._refused(refused) from None
+
+    def newest(self) -> int:
+        """Give the newest revision that a majority has. Raises Unavailable also where it is another epoch."""
+        found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1)
+        if not found.pairs or found.pairs[0].revision != self._facts.revision:
+            raise self._another_epoch()
+        return found.revision
+
+    # -- changing
+
+    def commit(self, tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
+        checked(tests, changes)
+        names = [EPOCH, *(KEYS + test.key.encode() for test in tests)]
+        revisions = [self._facts.revision, *(test.revision for test in tests)]
+        body = {
+            "compare": [_compare(name, revision) for name, revision in zip(names, revisions, strict=True)],
+            "success": [_operation(change) for change in changes],
+            "failure": [{"request_range": {"key": encoded(name), "keys_only": True}} for name in names],
+        }
+        try:
+            done = self.client.ask("/v3/kv/txn", body, partial(_done, changes=changes, names=names), again=False)
+        except Refusal as refused:
+            if refused.message == NO_LEASE:
+                raise ValueError(f"{changes[0].key}: a lease of the commit is not there") from None
+            raise self._refused(refused) from None
+        except TooLarge:
+            raise Unknown(f"{self.client.place}: it may be done or not: its answer is too large") from None
+        if isinstance(done, int):
+            return done
+        for name, expected, there in zip(names, revisions, done, strict=True):
+            if there != expected:
+                if name == EPOCH:
+                    raise self._another_epoch()
+                raise Conflict(name.removeprefix(KEYS).decode(), there)
+        raise Unavailable(f"{self.client.place} has done nothing, though all that was tested holds")
+
+    def compact(self, revision: int) -> None:
+        if revision < self._facts.revision:
+            raise Compacted(self._facts.revision)
+        try:
+            self.client.ask("/v3/kv/compaction", {"revision": str(revision)}, answers.revision)
+        except Refusal as refused:
+            if refused.message == FUTURE:
+                raise Ahead(revision, self.newest()) from None
+            if refused.message != COMPACTED:
+                raise self._refused(refused) from None
+            if (floor := self._floor(revision)) > revision:
+                raise Compacted(floor) from None
+
+    def _floor(self, least: int) -> int:
+        """Give the revision of the latest compaction, ``least`` at least: only a watch of what is gone is told it. Raises Unavailable."""
+        try:
+            stream = self._begun({"key": encoded(EPOCH), "start_revision": "1"})
+        except Compacted as compacted:
+            return max(compacted.floor, least)
+        try:
+            while True:
+                line = stream.line(FIRST)
+                if line is None:
+                    return least  # the member does not know of it yet
+                result = self.client.own(answers.mapping(answers.document(line), "result"))
+                if floor := answers.number(result, "compact_revision"):
+                    return max(floor, least)
+        except Cut as error:
+            raise Unavailable(f"{self.client.place}: {error}") from None
+        finally:
+            stream.close()
+
+    # -- watching
+
+    def watch(self, prefix: str, start: int) -> EtcdWatch:
+        below = KEYS + checked_prefix(prefix).encode()
+
+        def change(key: bytes, value: bytes | None) -> Changed | None:
+            if key == EPOCH:
+                raise self._another_epoch()
+            return Changed(_key(key), value) if key.startswith(below) else None
+
+        made = EtcdWatch(self._stream, self.newest, change, self.client.own, self.client.next_member, start)
+        self._watches = [*(watch for watch in self._watches if not watch.ended), made]
+        return made
+
+    def _stream(self, start: int) -> Stream:
+        """Begin a stream of all that was done from a revision on. Raises Compacted, Ahead, Unavailable."""
+        if start <= self._facts.revision:
+            raise Compacted(self._facts.revision)
+        try:  # how etcd says that what is before has been forgotten, or has not been
+            found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1, start - 1)
+        except Ahead as ahead:
+            raise Ahead(start, ahead.newest) from None
+        if not found.pairs or found.pairs[0].revision != self._facts.revision:
+            raise self._another_epoch()
+        return self._begun({"key": ALL, "range_end": ALL, "start_revision": str(start), "progress_notify": True, "fragment": True})
+
+    def _begun(self, request: Document) -> Stream:
+        """Begin a watch, and hear that it has begun. Raises Compacted, Unavailable, HostRefused."""
+        why = ""
+        for _ in range(2):
+            try:
+                stream = self.client.stream("/v3/watch", {"create_request": request})
+            except Refusal as refused:
+                raise self._refused(refused) from None
+            try:
+                self._heard(stream)
+            except (Cut, Garbled) as error:
+                stream.close()
+                why = f"{stream.where}: {error}"
+                self.client.forget_token()  # it may have ended, which etcd's versions say in one way or another, if at all
+                if FORBIDDEN not in why:
+                    self.client.next_member(stream.where)
+            except BaseException:
+                stream.close()
+                raise
+            else:
+                return stream
+        if FORBIDDEN in why:
+            raise HostRefused(f"{self.client.place}: {escaped(self.client.place.user)} may not watch all keys: {why}")
+        raise Unavailable(f"{self.client.place}: {why}")
+
+    def _heard(self, stream: Stream) -> None:
+        """Hear that a watch has begun. Etcd says so, with status 200, also of one that it ends at once. Raises Cut, Garbled, Compacted."""
+        line = stream.line(FIRST)
+        if line is None:
+            raise Cut("it does not say that the watch has begun")
+        message = answers.document(line)
+        if "error" in message:
+            raise Cut(answers.refusal(message).message)
+        result = self.client.own(answers.mapping(message, "result"))
+        if not answers.truth(result, "created"):
+            raise Garbled("it does not say that the watch has begun")
+        if answers.truth(result, "canceled"):
+            if floor := answers.number(result, "compact_revision"):
+                raise Compacted(floor)
+            raise Cut(f"it has ended the watch: {escaped(result.get('cancel_reason', ''))}")
+
+    # -- leases
+
+    def grant(self, seconds: float) -> int:
+        if not 0 < seconds <= LONGEST_LEASE:
+            raise ValueError(f"a lease of {seconds} seconds: more than 0 and at most {LONGEST_LEASE}")
+        try:
+            return self.client.ask("/v3/lease/grant", {"TTL": str(math.ceil(seconds))}, lambda found: answers.number(found, "ID", 1))
+        except Refusal as refused:
+            raise self._refused(refused) from None
+
+    def keep(self, lease: int) -> bool:
+        def left(found: Document) -> int:
+            if answers.number(found, "ID", 1) != lease:
+                raise Garbled("it speaks of another lease")
+            return answers.number(found, "TTL")
+
+        try:
+            return self.client.ask("/v3/lease/keepalive", {"ID": str(lease)}, left) > 0
+        except Refusal as refused:
+            if refused.message == NO_LEASE:
+                return False
+            raise self._refused(refused) from None
+
+    def keep_all(self, leases: Sequence[int]) -> frozenset[int]:
+        with ThreadPoolExecutor(AT_A_TIME, "keep") as pool:  # each waits for etcd, which answers many at once
+            return frozenset(lease for lease, kept in zip(leases, pool.map(self.keep, leases), strict=True) if kept)
+
+    def revoke(self, lease: int) -> None:
+        try:
+            self.client.ask("/v3/lease/revoke", {"ID": str(lease)}, answers.revision)
+        except Refusal as refused:
+            if refused.message != NO_LEASE:
+                raise self._refused(refused) from None
+
+    # -- the end
+
+    def close(self) -> None:
+        for watch in self._watches:
+            watch.close()
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _another_epoch(self) -> Unavailable:
+        self._over = True
+        what = f"the registry in {self.client.place} is another than it was: it was moved or restored"
+        return Unavailable(f"{what}; systemctl restart netcommon-registry opens what is there")
+
+    def _refused(self, refused: Refusal) -> HostRefused:
+        return HostRefused(f"{self.client.place} refuses it: {escaped(refused.message)}")
+
+
+# -- what an etcd says of the registry in it
+
+
+def facts(client: Client) -> Facts | None:
+    """Read what an etcd says of the registry in it; None where it says nothing. Raises Damaged, Unavailable, HostRefused."""
+    try:
+        found = client.ask("/v3/kv/range", {"key": encoded(EPOCH)}, partial(answers.pairs, low=EPOCH, high=EPOCH + b"\0", limit=1))
+    except Refusal as refused:
+        raise HostRefused(f"{client.place} refuses it: {escaped(refused.message)}") from None
+    if not found.pairs:
+        return None
+    pair = found.pairs[0]
+    try:
+        said = json.loads(pair.value)
+        schema, made = said["schema"], Facts(said["epoch"], said["whole"], said["source"], pair.revision)
+        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int]:
+            raise ValueError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Damaged(f"{client.place}: what is said of the registry cannot be read: {escaped(repr(pair.value))}") from None
+    if schema > SCHEMA:
+        raise Damaged(f"{client.place} was written by a newer version: its schema is {schema}, this one knows {SCHEMA}")
+    return made
+
+
+def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool = False) -> None:
+    """Write what an etcd says of the registry in it, if it is as it was: ``before``; None: it holds nothing at all.
+
+    ``clear``: remove all keys of the registry. Raises HostRefused where it is not, and TryAgain where no answer came: look again.
+    """
+    document = {"schema": SCHEMA, "epoch": said.epoch, "whole": said.whole, "source": said.source}
+    put = {"request_put": {"key": encoded(EPOCH), "value": encoded(json.dumps(document).encode("ascii"))}}
+    nothing = {"target": "MOD", "key": ALL, "range_end": ALL, "mod_revision": "0"}
+    body = {
+        "compare": [_compare(EPOCH, before.revision) if before is not None else nothing],
+        "success": [*([{"request_delete_range": {"key": encoded(KEYS), "range_end": encoded(KEYS + b"\xff")}}] if clear else []), put],
+    }
+    try:
+        done = client.ask("/v3/kv/txn", body, lambda found: answers.truth(found, "succeeded"), again=False)
+    except Refusal as refused:
+        raise HostRefused(f"{client.place} refuses it: {escaped(refused.message)}") from None
+    if not done and before is not None:
+        raise HostRefused(f"somebody else has begun with {client.place}, too")
+    if not done:
+        remedy = "a registry has an etcd of its own; one that was made there is left alone"
+        raise HostRefused(f"{client.place} holds something already", remedy)
+
+
+def _compare(name: bytes, revision: int) -> Document:
+    return {"target": "MOD", "result": "EQUAL", "key": encoded(name), "mod_revision": str(revision)}
+
+
+def _operation(change: Put | Delete) -> Document:
+    key = encoded(KEYS + change.key.encode())
+    if isinstance(change, Delete):
+        return {"request_delete_range": {"key": key}}
+    return {"request_put": {"key": key, "value": encoded(change.value)} | ({"lease": str(change.lease)} if change.lease else {})}
+
+
+def _done(found: Document, changes: Sequence[Put | Delete], names: Sequence[bytes]) -> int | tuple[int, ...]:
+    """Read what became of a commit: its revision, or that of each key that was tested. Raises Garbled."""
+    done, each = answers.truth(found, "succeeded"), answers.sequence(found, "responses")
+    kinds = ["response_put" if isinstance(change, Put) else "response_delete_range" for change in changes]
+    if [*map(list, each)] != [[kind] for kind in (kinds if done else ["response_range"] * len(names))]:
+        raise Garbled("it does not say of each operation what became of it")
+    if done:
+        return answers.revision(found)
+    ranges = (answers.pairs(answers.mapping(one, "response_range"), name, name + b"\0", 1) for one, name in zip(each, names, strict=True))
+    return tuple(one.pairs[0].revision if one.pairs else 0 for one in ranges)
+
+
+def _item(pair: answers.Pair) -> Item:
+    return Item(_key(pair.key), pair.value, pair.revision)
+
+
+def _key(name: bytes) -> str:
+    """Give a key as all stores have it. Raises Damaged for one that none has."""
+    try:
+        return checked_key(name.removeprefix(KEYS).decode("ascii"))
+    except ValueError:
+        raise Damaged(f"etcd has a key that no registry has: {escaped(repr(name))}") from None

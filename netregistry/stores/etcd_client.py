@@ -1,0 +1,371 @@
+"""Ask an etcd by its JSON gateway: over TLS, as a user, one member after the other until one answers.
+
+**Time.** A request goes on to the next member where one is away, stands still or has no leader, and waits for an election, four seconds in
+all. Whoever asks after that is told at once that there is no majority; once a second somebody finds out whether there is one again. So no
+queue of requests waits for four seconds each.
+
+**No answer.** What was sent and not answered may be done. It is asked again only where that does no harm (``again``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import select
+import socket
+import ssl
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from netregistry.stores import etcd_answers as answers
+from netregistry.stores.base import Unavailable, Unknown
+from netregistry.stores.etcd_answers import Garbled, Refusal
+from netregistry.stores.etcd_place import context_of, password_of
+from netregistry.stores.etcd_stream import Stream
+from runtime.errors import HostRefused, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netregistry.stores.etcd_answers import Document
+    from netregistry.stores.etcd_place import Endpoint, Place
+
+T = TypeVar("T")
+TOLD = 4.0  #: seconds after which whoever asks is told that nobody answers
+EACH = 1.5  #: seconds for one member
+LOOK, BETWEEN = 0.5, 1.0  #: seconds for a look whether somebody answers again, or for a last attempt; from the end of a look to the next
+PAUSE = 0.1  #: seconds before all members are asked again
+LARGEST = 64 << 20  #: bytes of one answer
+KEPT = 8  #: connections without work
+HAS_LEADER = "Grpc-Metadata-hasleader"  #: a member without a leader refuses at once, and ends streams (etcd's client/v3 WithRequireLeader)
+
+#: Refusals of a member that has done nothing, where another one may do it (etcd's api/v3rpc/rpctypes/error.go).
+ELSEWHERE = (
+    "etcdserver: no leader",
+    "etcdserver: not capable",
+    "etcdserver: too many requests",
+    "etcdserver: unhealthy cluster",
+    "etcdserver: rpc not supported for learner",
+)
+#: Codes of gRPC after which a request may be done: canceled, unknown, deadline, aborted, internal, away.
+PASSING = frozenset((1, 2, 4, 10, 13, 14))
+EXHAUSTED, FORBIDDEN, UNAUTHENTICATED, LOST_DATA = 8, 7, 16, 15
+NO_SPACE = "etcdserver: mvcc: database space exceeded"
+NOT_KNOWN = ("etcdserver: invalid auth token", "etcdserver: user name is empty", "etcdserver: auth revision in header is old")
+WRONG_PASSWORD = "etcdserver: authentication failed"  # noqa: S105
+
+
+class TooLarge(Exception):
+    """Say that an answer has more than LARGEST bytes."""
+
+
+class _Failed(Exception):
+    """Say why one member has not answered; ``sent``: it may have done what was asked."""
+
+    def __init__(self, why: str, sent: bool) -> None:
+        self.sent = sent
+        super().__init__(why)
+
+
+class _Answer(NamedTuple):
+    status: int
+    kind: str
+    data: bytes
+
+
+class Client:
+    """A client of one etcd, for several threads. ``each``, ``told``: seconds for one member, and for all; ``now``: monotonic seconds."""
+
+    def __init__(self, place: Place, each: float = EACH, told: float = TOLD, now: Callable[[], float] = time.monotonic) -> None:
+        """Read the files that the address names. Raises HostRefused."""
+        self.place, self._each, self._told, self._now = place, each, told, now
+        self._context = context_of(place)
+        self._password = password_of(place) if place.user else ""
+        self._lock = threading.Lock()
+        self._idle: dict[Endpoint, list[http.client.HTTPConnection]] = {}
+        self._at = 0  # the member that is asked first
+        self._silent: float | None = None  # since when nobody has answered
+        self._looked = float("-inf")
+        self._why = ""
+        self._token = ""
+        self._cluster = 0
+        self._closed = False
+
+    # -- asking
+
+    def ask(self, path: str, body: Document, read: Callable[[Document], T], again: bool = True) -> T:
+        """Ask, and read the answer. ``read``: raises Garbled; ``again``: asked twice it does no harm.
+
+        Raises Unavailable, Unknown (unless ``again``), HostRefused, Refusal for what etcd refuses by itself, TooLarge.
+        """
+        data = json.dumps(body).encode("ascii")
+
+        def one(endpoint: Endpoint, seconds: float) -> T:
+            document = self._known(lambda: self._document(endpoint, path, data, seconds))
+            try:
+                return self._of_ours(endpoint, document, read)
+            except Garbled as error:
+                raise _Failed(str(error), True) from None
+
+        return self._anywhere(one, again)
+
+    def stream(self, path: str, body: Document) -> Stream:
+        """Begin a stream; its first line is still to come. Raises Unavailable, HostRefused, Refusal."""
+        data = json.dumps(body).encode("ascii")
+
+        def one(endpoint: Endpoint, seconds: float) -> Stream:
+            made = self._known(lambda: self._streamed(endpoint, path, data, seconds))
+            made.where = str(endpoint)
+            return made
+
+        return self._anywhere(one, True)
+
+    def own(self, document: Document) -> Document:
+        """Give back what a stream has told, if it is of the cluster that was asked before. Raises HostRefused, Garbled."""
+        cluster = answers.header(document).cluster
+        with self._lock:
+            self._cluster = self._cluster or cluster
+            if cluster != self._cluster:
+                raise HostRefused(
+                    f"{self.place}: one answers for the cluster {cluster:x}, another one for {self._cluster:x}",
+                    "name the members of one etcd",
+                )
+        return document
+
+    def forget_token(self) -> None:
+        """Log in anew before the next request: a stream does not say whether its token has ended."""
+        self._token = ""
+
+    def next_member(self, where: str) -> None:
+        """Ask another member from now on than ``where``, which is away or stands still."""
+        with self._lock:
+            if str(self.place.endpoints[self._at]) == where:
+                self._at = (self._at + 1) % len(self.place.endpoints)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, {}
+        for connection in (each for some in idle.values() for each in some):
+            connection.close()
+
+    # -- one member after the other
+
+    def _anywhere(self, one: Callable[[Endpoint, float], T], again: bool) -> T:
+        until, members = self._until(), len(self.place.endpoints)
+        tried = 0
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise Unavailable(f"{self.place} was closed")
+                endpoint = self.place.endpoints[self._at]
+            begun = self._now()
+            try:
+                found = one(endpoint, max(min(self._each, until - begun), LOOK))
+            except _Failed as error:
+                self._note(begun, endpoint, f"{endpoint}: {error}")
+                if error.sent and not again:
+                    with self._lock:
+                        self._looked = self._now()
+                    raise Unknown(f"{self.place}: it may be done or not: {error}") from None
+            except (Refusal, TooLarge):
+                self._heard()
+                raise
+            else:
+                self._heard()
+                return found
+            tried += 1
+            if self._now() >= until:
+                with self._lock:
+                    self._looked = self._now()
+                raise Unavailable(self._why)
+            if tried % members == 0:
+                time.sleep(PAUSE)
+
+    def _until(self) -> float:
+        """Give the time up to which is asked. Raises Unavailable at once where nobody has answered for long, but for one look a second."""
+        with self._lock:
+            now = self._now()
+            if self._silent is None:
+                return now + self._told
+            if now < self._silent + self._told:
+                return self._silent + self._told
+            if now < self._looked + BETWEEN:
+                raise Unavailable(self._why)
+            self._looked = now  # others need not look, too
+            return now + LOOK
+
+    def _note(self, begun: float, endpoint: Endpoint, why: str) -> None:
+        with self._lock:
+            if self._silent is None:
+                self._silent = begun
+            self._why = f"etcd has not answered for {self._now() - self._silent:.1f} s: {why}"
+        self.next_member(str(endpoint))
+
+    def _heard(self) -> None:
+        with self._lock:
+            self._silent = None
+
+    # -- one member
+
+    def _known(self, act: Callable[[], T]) -> T:
+        """Do something as the user, and log in where that is due. Raises _Failed, HostRefused, Refusal."""
+        for attempt in (1, 2):
+            try:
+                return act()
+            except Refusal as refused:
+                code, said = refused.code, refused.message
+                if said.startswith(NOT_KNOWN) or code == UNAUTHENTICATED:
+                    if attempt == 1 and self.place.user:
+                        self._token = ""
+                        continue
+                    raise HostRefused(
+                        f"{self.place} lets nobody in without a user: {escaped(said)}", "add user=NAME&password=FILE"
+                    ) from None
+                if code == FORBIDDEN:
+                    remedy = "etcdctl role grant-permission ROLE readwrite '' --prefix, and etcdctl user grant-role"
+                    raise HostRefused(f"{self.place}: {escaped(self.place.user)} may not do that: {escaped(said)}", remedy) from None
+                if said == NO_SPACE:
+                    remedy = "etcdctl defrag, then etcdctl alarm disarm; or raise --quota-backend-bytes"
+                    raise Unavailable(f"{self.place} is full, and takes no more: {remedy}") from None
+                if code == LOST_DATA:
+                    raise HostRefused(f"{self.place} says that its data is damaged: {escaped(said)}") from None
+                if said.startswith(ELSEWHERE) or (code == EXHAUSTED and "larger than max" not in said):
+                    raise _Failed(said, False) from None
+                if code in PASSING:
+                    raise _Failed(escaped(said), True) from None
+                raise
+        raise AssertionError
+
+    def _document(self, endpoint: Endpoint, path: str, data: bytes, seconds: float) -> Document:
+        answer = self._answered(endpoint, path, data, seconds, self._logged_in(endpoint, seconds))
+        try:
+            found = answers.document(answer.data, answer.kind)
+            if answer.status != 200 or "error" in found:
+                raise answers.refusal(found)
+            return answers.mapping(found, "result") if "result" in found else found  # a stream of one answer
+        except Garbled as error:
+            raise _Failed(f"status {answer.status}: {error}", True) from None
+
+    def _of_ours(self, endpoint: Endpoint, found: Document, read: Callable[[Document], T]) -> T:
+        return read(self.own(found))
+
+    def _logged_in(self, endpoint: Endpoint, seconds: float) -> str:
+        """Give the token, a new one where there is none. Raises _Failed, HostRefused, Refusal."""
+        if not self.place.user or self._token:
+            return self._token
+        body = json.dumps({"name": self.place.user, "password": self._password}).encode()
+        answer = self._answered(endpoint, "/v3/auth/authenticate", body, seconds, "")
+        try:
+            found = answers.document(answer.data, answer.kind)
+            if answer.status != 200:
+                refused = answers.refusal(found)
+                if refused.message.startswith(WRONG_PASSWORD) or refused.message == "etcdserver: authentication is not enabled":
+                    raise HostRefused(f"{self.place} does not let {escaped(self.place.user)} in: {escaped(refused.message)}")
+                raise refused
+            token = found.get("token")
+            if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+                raise Garbled(f"its answer has no token: {escaped(repr(token), 40)}")
+        except Garbled as error:
+            raise _Failed(str(error), False) from None
+        self._token = token
+        return token
+
+    def _answered(self, endpoint: Endpoint, path: str, data: bytes, seconds: float, token: str) -> _Answer:
+        """Send a request over a connection that is kept, and give what comes. Raises _Failed, TooLarge."""
+        connection = self._connected(endpoint, seconds)
+        try:
+            connection.request("POST", path, data, self._headers(token))
+            response = connection.getresponse()
+            found = response.read(LARGEST + 1)
+            if len(found) > LARGEST:
+                raise TooLarge
+            if response.length:
+                raise http.client.IncompleteRead(found, response.length)
+        except TooLarge:
+            connection.close()
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _Failed(_words(error), True) from None
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(endpoint, connection)
+        return _Answer(response.status, response.headers.get("Content-Type", ""), found)
+
+    def _streamed(self, endpoint: Endpoint, path: str, data: bytes, seconds: float) -> Stream:
+        token = self._logged_in(endpoint, seconds)
+        connection = self._made(endpoint, seconds)
+        stream = Stream(connection.sock)
+        try:
+            status, kind, rest = stream.begin(str(endpoint), path, data, self._headers(token), seconds)
+            if status != 200:
+                raise answers.refusal(answers.document(rest, kind))
+            if kind.partition(";")[0].strip().lower() != "application/json":
+                answers.document(rest, kind)
+        except Garbled as error:
+            stream.close()
+            raise _Failed(str(error), True) from None
+        except OSError as error:
+            stream.close()
+            raise _Failed(_words(error), True) from None
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    @staticmethod
+    def _headers(token: str) -> dict[str, str]:
+        found = {"Content-Type": "application/json", HAS_LEADER: "true"}
+        return found | {"Authorization": token} if token else found
+
+    # -- connections
+
+    def _connected(self, endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
+        """Give a connection to a member: one that was kept, if it has not ended. Raises _Failed."""
+        while True:
+            with self._lock:
+                idle = self._idle.get(endpoint)
+                connection = idle.pop() if idle else None
+            if connection is None:
+                return self._made(endpoint, seconds)
+            if not select.select([connection.sock], [], [], 0)[0]:  # otherwise its end has come, or what nobody has asked for
+                connection.sock.settimeout(seconds)
+                return connection
+            connection.close()
+
+    def _made(self, endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
+        made: http.client.HTTPConnection
+        if self._context is None:
+            made = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=seconds)
+        else:
+            made = http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=seconds, context=self._context)
+        try:
+            made.connect()
+            made.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        except (OSError, http.client.HTTPException) as error:
+            made.close()
+            raise _Failed(_words(error), False) from None
+        return made
+
+    def _keep(self, endpoint: Endpoint, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            idle = self._idle.setdefault(endpoint, [])
+            if connection.sock is not None and len(idle) < KEPT and not self._closed:
+                idle.append(connection)
+                return
+        with contextlib.suppress(OSError):
+            connection.close()
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS fails, and it may be that it does not accept our certificate: {error.reason or error.strerror}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,201 @@
+"""Copy a registry from one engine to another: whole and compared, or not at all.
+
+A copy to an etcd first says there that it has begun, so that no service takes a part of it for a registry, and last that it is whole. Each
+of its commits tests that nobody else has begun another one. Whatever it was ended by, it is begun again from nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netregistry.model import keys
+from netregistry.stores.base import LARGEST, MOST, Put, Unavailable, Unknown, commit_size
+from netregistry.stores.etcd import EtcdStore, Facts, begun, facts
+from netregistry.stores.etcd_client import Client
+from netregistry.stores.etcd_place import place
+from netregistry.stores.sqlite import SqliteStore
+from netregistry.stores.sqlite_file import ENDS, MOVED, synchronise_folder
+from runtime.errors import HostRefused, TryAgain, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netregistry.stores.base import Item, Store
+
+EACH, TOLD = 30.0, 60.0  #: seconds for one member, and for all: what is removed at once may be much
+AGAIN = 5  #: times that a commit without answer is sent
+PAGE = 1000  #: items of a listing at once
+LIVING = 60.0  #: seconds for nodes that were alive to say so to the new registry, before they are taken for gone
+
+
+def move(path: str, where: str) -> tuple[str, int]:
+    """Bring the registry in a file to an etcd that holds nothing, in a new epoch; give that, and how many keys it has.
+
+    The file is put aside when the copy is whole and the same. Begun again after an interruption, it does what is left.
+
+    Raises TryAgain where a service has the file open; HostRefused, Damaged, Unavailable.
+    """
+    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+        if not os.path.exists(path) and os.path.exists(path + MOVED):
+            found = facts(client)
+            if found is not None and found.whole:
+                return found.epoch, len(tuple(_items(EtcdStore.unfinished(client))))
+        try:
+            source = SqliteStore(path)
+        except TryAgain as error:
+            raise TryAgain(f"{error}: stop the service first: systemctl stop netcommon-registry") from None
+        with source:  # nobody else can open it meanwhile
+            name = f"{source.epoch}:{source.list('', limit=1).revision}"
+            found = facts(client)
+            if found is None or not found.whole:
+                found = _filled(client, source, name, found)
+            elif found.source != name:
+                raise HostRefused(f"{client.place} holds a registry already, of epoch {found.epoch}", "name an etcd that holds nothing")
+        _aside(path)
+        return found.epoch, len(tuple(_items(EtcdStore.unfinished(client))))
+
+
+def bring_back(backup: str, where: str, kept: str) -> str:
+    """Put a copy in the place of the registry in an etcd, in a new epoch; give that. What stood there is kept in the file ``kept``.
+
+    Services that have it open do nothing more. Raises HostRefused, Damaged, Unavailable.
+    """
+    with contextlib.closing(Client(place(where), EACH, TOLD)) as client, _copied(backup) as source:
+        found = facts(client)
+        if found is not None and found.whole:
+            _kept(where, kept)
+        return _filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found).epoch
+
+
+def _kept(where: str, file: str) -> None:
+    """Copy the registry in an etcd to a file, in the place of an earlier one. Raises HostRefused, Unavailable."""
+    try:
+        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for end in ENDS:
+            Path(file + end).unlink(missing_ok=True)
+    except OSError as error:
+        raise HostRefused(f"cannot make {escaped(file)}: {error.strerror}") from None
+    copy(where, file)
+
+
+def copy(where: str, file: str) -> None:
+    """Copy the registry in an etcd, as it is at one revision, to a new file. Services go on. Raises HostRefused, Unavailable."""
+    with EtcdStore(place(where)) as source:
+        target = SqliteStore.create(file, source.epoch)
+        try:
+            with target:
+                _copy(source, target)
+        except BaseException:  # a part would pass for the whole
+            for end in ENDS:
+                Path(file + end).unlink(missing_ok=True)
+            raise
+
+
+def _filled(client: Client, source: Store, name: str, before: Facts | None) -> Facts:
+    """Copy a registry to an etcd, in a new epoch, and say that it is whole. ``before``: what the etcd has said until now."""
+    epoch = secrets.token_hex(4)
+    _said(client, Facts(epoch, False, name, 0), before)
+    with_a_part = EtcdStore.unfinished(client)
+    if with_a_part.epoch != epoch:
+        raise HostRefused(f"somebody else copies to {client.place}, too")
+    _copy(source, with_a_part)
+    _compared(source, with_a_part)
+    _said(client, Facts(epoch, True, name, 0), facts(client))
+    found = facts(client)
+    if found is None or found.epoch != epoch or not found.whole:
+        raise HostRefused(f"somebody else copies to {client.place}, too")
+    return found
+
+
+def _said(client: Client, said: Facts, before: Facts | None) -> None:
+    """Let an etcd say something else of the registry in it; where no answer came, look whether it does."""
+    for _ in range(AGAIN):
+        try:
+            begun(client, said, before, clear=not said.whole)
+        except Unknown:
+            found = facts(client)
+            if found is not None and found[:3] == said[:3]:
+                return
+        else:
+            return
+    raise Unavailable(f"{client.place} does not answer: begin it again")
+
+
+def _copy(source: Store, target: Store) -> None:
+    """Write all that a store has to another one, in commits as large as they may be."""
+    batch: list[Put] = []
+    for item in _items(source):
+        put = Put(item.key, item.value)
+        if batch and (len(batch) == MOST or commit_size((), [*batch, put]) > LARGEST):
+            _written(target, batch)
+            batch = []
+        batch.append(put)
+    if batch:
+        _written(target, batch)
+
+
+def _written(target: Store, batch: list[Put]) -> None:
+    """Write some keys; twice does no harm. A sign of life lasts for a while."""
+    if any(keys.kind(put.key) == "alive" for put in batch):
+        lease = target.grant(LIVING)
+        batch = [put._replace(lease=lease) if keys.kind(put.key) == "alive" else put for put in batch]
+    for attempt in range(AGAIN):
+        try:
+            target.commit((), batch)
+        except Unknown:
+            if attempt + 1 == AGAIN:
+                raise
+        else:
+            return
+
+
+def _items(source: Store) -> Iterator[Item]:
+    """Give all that a store has at one revision but for its leader, which is a service and no content."""
+    after, revision, more = "", 0, True
+    while more:
+        listing = source.list("", after, PAGE, revision)
+        revision, more = listing.revision, listing.more
+        yield from (item for item in listing.items if item.key != keys.LEADER)
+        after = listing.items[-1].key if listing.items else ""
+
+
+def _compared(source: Store, target: Store) -> int:
+    """Give how many keys two stores have, both the same. Raises HostRefused where they differ, but for signs of life that have ended."""
+    count = 0
+    lasting = ((item for item in _items(store) if keys.kind(item.key) != "alive") for store in (source, target))
+    for one, other in zip_longest(*lasting):
+        if one is None or other is None or (one.key, one.value) != (other.key, other.value):
+            which = escaped((one or other).key)
+            raise HostRefused(f"the copy is not the same, first at {which}: nothing was changed but the copy", "begin it again")
+        count += 1
+    return count
+
+
+def _aside(path: str) -> None:
+    """Rename a file whose content is elsewhere now, so that no service takes it for the registry. Raises HostRefused."""
+    try:
+        for end in reversed(ENDS):  # the file last: without it nothing says that it was moved
+            if os.path.exists(path + end):
+                os.replace(path + end, path + MOVED + end)
+        synchronise_folder(path)
+    except OSError as error:
+        raise HostRefused(f"cannot rename {escaped(path)}, which counts no more: {error.strerror}", "move it away") from None
+
+
+@contextlib.contextmanager
+def _copied(backup: str) -> Iterator[SqliteStore]:
+    """Open a copy of a copy: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
+            shutil.copyfile(backup, f"{folder}/registry.sqlite")
+            with SqliteStore(f"{folder}/registry.sqlite") as store:
+                yield store
+    except OSError as error:
+        raise HostRefused(f"cannot copy {escaped(backup)} to {escaped(tempfile.gettempdir())}: {error.strerror}") from None

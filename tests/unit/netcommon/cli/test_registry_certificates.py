@@ -1,0 +1,192 @@
+"""netcommon registry authority, token, certificate and join, as an operator types them on two machines."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from netcommon.cli.registry_client import client
+from netregistry import credentials
+from netregistry.authority import x509
+from netregistry.service.tls import Listening
+from netregistry.stores.sqlite import SqliteStore
+from runtime import membership
+from runtime.errors import HostRefused
+from runtime.folder import Folder
+from tests.support.cli import Cli
+from tests.support.service import Served, served
+from tests.support.tls import NAMES, free_port
+
+
+class Machines(NamedTuple):
+    """A registry's machine, and another one. ``url``: where the registry is for the other one."""
+
+    home: Cli
+    other: Cli
+    url: str
+    service: Served
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    home, other = Cli(tmp_path / "home"), Cli(tmp_path / "other")
+    (home.root / "run/netregistry").mkdir(parents=True)
+    other.root.mkdir()
+    home("registry", "init")
+    port, keys = free_port(), str(home.root / "var/lib/netregistry/authority")
+    others = Listening((("127.0.0.1", port),), NAMES, keys)
+    store = SqliteStore(str(home.root / "var/lib/netregistry/registry.sqlite"))
+    with served(home.root / "run/netregistry", store=store, others=others) as service:
+        service.until(lambda: service.service.figures.until > 0)
+        yield Machines(home, other, f"https://localhost:{port}", service)
+
+
+def token(machines: Machines, *words: str) -> str:
+    return machines.home("registry", "token", "create", *words).stdout.strip()
+
+
+def certificates(machines: Machines) -> dict[tuple[str, str], str]:
+    rows = [line.split() for line in machines.home("registry", "certificate", "list").stdout.splitlines()[1:]]
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def test_a_node_joins_is_revoked_and_joins_again(machines: Machines) -> None:
+    home, other = machines.home, machines.other
+    said = other("registry", "join", machines.url, token(machines, "node"), "cluster=c.example.com", "--name", "node1").stdout
+    assert "as node node1" in said and machines.url in said
+    me = membership.read(other.paths)
+    assert me is not None and me.name == "node1"
+    (node,) = other.json("registry", "node", "list")["items"]
+    assert (node["node"]["uuid"], node["node"]["cluster"]) == (me.uuid, "c.example.com")
+    assert certificates(machines) == {("node", "node1"): "counts"}
+    assert "settings is for operator and reader" in other("registry", "settings", status=69).stderr
+    home("registry", "certificate", "revoke", "node", "node1")
+    said = other("registry", "node", "list", status=69).stderr
+    assert "revoked" in said and "netcommon registry join URL TOKEN" in said
+    assert "has joined already" in other("registry", "join", machines.url, token(machines, "node"), status=69).stderr
+    other("registry", "join", machines.url, token(machines, "node", "node1"))
+    assert len(other.json("registry", "node", "list")["items"]) == 1
+    found = membership.read(other.paths)
+    assert found == me
+
+
+def test_the_folder_is_roots_and_the_key_stays(machines: Machines) -> None:
+    other = machines.other
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    folder = Path(other.paths.lib) / "certificates/reader"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in os.listdir(folder)} == {0o600}
+    key = (folder / "identity.pem").read_text().partition("-----BEGIN CERTIFICATE-----")[0].encode()
+    body = key.splitlines()[1]
+    assert [name for name, value in machines.service.everything().items() if body in value] == []
+    keys = Path(machines.home.root) / "var/lib/netregistry/authority"
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o700 and [stat.S_IMODE(each.stat().st_mode) for each in keys.iterdir()] == [0o600]
+
+
+def test_an_operator_and_an_importer_elsewhere(machines: Machines) -> None:
+    other = machines.other
+    for role, name in (("operator", "ann"), ("importer", "gnt.example.com")):
+        other("registry", "join", machines.url, token(machines, role, name))
+    other("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+    assert "operator ann" in machines.home("registry", "history").stdout
+    assert certificates(machines) == {("operator", "ann"): "counts", ("importer", "gnt.example.com"): "counts"}
+    with client(other.app(), "importer:gnt.example.com") as asked:
+        assert asked.get("imports").body["items"] == []
+    with pytest.raises(HostRefused, match="no registry is served"), client(other.app(), "importer:other.example.com") as asked:
+        asked.get("imports")  # it has no certificate of that one
+
+
+def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
+    first, second = token(machines, "reader", "ann"), token(machines, "reader", "bob", "--for", "1h")
+    machines.other("registry", "join", machines.url, first)
+    said = machines.other("registry", "join", machines.url, first, status=69).stderr
+    assert "has been used, by reader ann" in said and "netcommon registry token create" in said
+    rows = machines.home("registry", "token", "list").stdout
+    assert "used by reader ann" in rows and "good" in rows
+    assert first.split(".")[2] not in rows and first.split(".")[2] not in str(machines.home.json("registry", "token", "list"))
+    machines.home("registry", "token", "revoke", second.split(".")[1])
+    assert "no such token" in machines.other("registry", "join", machines.url, second, status=69).stderr
+    made = machines.home.json("registry", "token", "create", "node")
+    assert made["value"]["token"].startswith("node.") and "proof" not in made["value"]
+    machines.home("registry", "token", "create", "operator", status=64)
+    machines.home("registry", "token", "create", "node", "no-such-node", status=64)
+
+
+def test_who_is_not_the_registry_is_told_nothing(machines: Machines, tmp_path: Path) -> None:
+    """The authority is held against the fingerprint of the token: another registry is refused before the secret is sent."""
+    text = token(machines, "reader", "ann")
+    stranger = x509.make_authority(1.8e9)
+    parts = text.split(".")
+    der = ssl.PEM_cert_to_DER_cert(stranger.authority.certificate)
+    wrong = ".".join((*parts[:3], hashlib.sha256(der).hexdigest()))
+    said = machines.other("registry", "join", machines.url, wrong, status=69).stderr
+    assert "fingerprint" in said
+    (item,) = machines.home.json("registry", "token", "list")["items"]
+    assert item["used"] == 0 and credentials.read(machines.other.paths.lib, "reader") is None
+    machines.other("registry", "join", machines.url, text)
+
+
+def test_the_authority_is_rotated(machines: Machines) -> None:
+    home, other = machines.home, machines.other
+    before = token(machines, "reader", "bob")
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    (old,) = home.json("registry", "authority", "list")["items"]
+    said = home("registry", "authority", "rotate").stdout
+    items = home.json("registry", "authority", "list")["items"]
+    (new,) = [item for item in items if item["signs"]]
+    assert len(items) == 2 and new["authority"]["fingerprint"] in said and old["authority"]["id"] != new["authority"]["id"]
+    assert "retire the older one first" in home("registry", "authority", "rotate", status=69).stderr
+    other("registry", "network", "list")  # who knows the old one alone
+    third = Cli(other.root.parent / "third")
+    third.root.mkdir()
+    third("registry", "join", machines.url, before)  # by the fingerprint of the old one
+    home("registry", "authority", "retire", old["authority"]["id"])
+    assert sorted(os.listdir(home.root / "var/lib/netregistry/authority")) == [f"{new['authority']['id']}.key"]
+    assert "is the one that signs" in home("registry", "authority", "retire", new["authority"]["id"], status=69).stderr
+    assert "netcommon registry" in other("registry", "network", "list", status=69).stderr
+    third("registry", "network", "list")
+
+
+def test_the_authoritys_key_is_lost(machines: Machines) -> None:
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    (old,) = home.json("registry", "authority", "list")["items"]
+    (home.root / f"var/lib/netregistry/authority/{old['authority']['id']}.key").unlink()
+    assert "--lost" in home("registry", "authority", "rotate", status=69).stderr
+    home("registry", "authority", "rotate", "--lost")
+    assert "netcommon registry join" in other("registry", "network", "list", status=69).stderr
+    home("registry", "authority", "retire", old["authority"]["id"])
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    other("registry", "network", "list")
+
+
+@pytest.mark.parametrize("text", ["", "node", "node.1.2.3", "root.11111111." + "0" * 32 + "." + "0" * 64, "ü.11111111.x.y"])
+def test_what_is_no_token(machines: Machines, text: str) -> None:
+    assert "no token" in machines.other("registry", "join", machines.url, text, status=64).stderr
+
+
+@pytest.mark.parametrize("url", ["http://localhost", "https://", "https://a/b", "https://a:0", "https://a:70000", "https://u@a", "a b"])
+def test_what_is_no_address(machines: Machines, url: str) -> None:
+    machines.other("registry", "join", url, "reader.11111111." + "0" * 32 + "." + "0" * 64, status=64)
+
+
+def test_a_certificate_is_renewed_by_who_uses_it(machines: Machines) -> None:
+    other = machines.other
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    path = Path(other.paths.lib) / "certificates/reader/identity.pem"
+    key, before = path.read_text().split("-----BEGIN CERTIFICATE-----")
+    found: Any = credentials.read(other.paths.lib, "reader")
+    old = found._replace(since=0.0, until=1.7e9 + 60)  # the simulated machine's clock is at 1.7e9
+    with Folder.make(found.folder) as folder:
+        credentials._write(folder, old)
+    other("registry", "network", "list")
+    again, after = path.read_text().split("-----BEGIN CERTIFICATE-----")
+    assert key == again and before != after
+    other("registry", "network", "list")

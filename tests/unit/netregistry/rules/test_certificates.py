@@ -1,0 +1,226 @@
+"""Tokens, certificates and authorities: what lets in, once, and what counts no more."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from netregistry.model.certificate import DAY, Credential
+from netregistry.model.history import Identity
+from netregistry.refusal import Refused
+from netregistry.rules.holders import admitted
+from tests.support.registry import NODES, Registry, node
+
+NEWCOMER = Identity("newcomer", "", "192.0.2.9")
+KEY = hashlib.sha256(b"key").hexdigest()
+
+
+def proof(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+@pytest.fixture
+def authority(registry: Registry) -> str:
+    return add_authority(registry, "aaaaaaaa")
+
+
+def add_authority(registry: Registry, label: str, years: int = 10) -> str:
+    body = {"id": label, "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + years * 365 * DAY}
+    registry.do("authority.add", "", body)
+    return label
+
+
+def token(registry: Registry, label: str = "11111111", role: str = "node", name: str = "", **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = registry.do("token.add", "", {"id": label, "proof": proof(label), "role": role, "name": name, **more})
+    return found
+
+
+def joining(label: str = "11111111", number: int | None = 0, key: str = KEY) -> dict[str, Any]:
+    about = {} if number is None else {"node": {"uuid": NODES[number], "name": f"node{number}"}}
+    return {"token": label, "proof": proof(label), "key": key, **about}
+
+
+def credential(grant: dict[str, Any]) -> Credential:
+    return Credential(grant["role"], grant["name"], grant["serial"], grant["authority"], grant["until"])
+
+
+def reason(registry: Registry, grant: dict[str, Any]) -> str:
+    """Give why a certificate does not count; "" where it does."""
+    try:
+        admitted(registry.local.view, credential(grant), registry.time)
+    except Refused as refused:
+        assert refused.code == 403 and "netcommon registry join" in refused.detail
+        return str(refused.more["reason"])
+    return ""
+
+
+def test_a_token_lets_a_node_join_once(registry: Registry, authority: str) -> None:
+    shown = token(registry)
+    assert "proof" not in shown and shown["until"] == registry.time + DAY
+    grant = registry.do("certificate.join", "", joining(), NEWCOMER)
+    assert (grant["role"], grant["name"], grant["authority"]) == ("node", NODES[0], authority)
+    assert grant["since"] <= registry.time - 300 and grant["until"] == registry.time + 90 * DAY
+    joined = registry.local.view.node(NODES[0])
+    assert joined is not None and joined.name == "node0" and reason(registry, grant) == ""
+    items = [registry.store.get(key) for key in ("tokens/11111111", f"certificates/node:{NODES[0]}", f"nodes/{NODES[0]}")]
+    assert len({item.revision for item in items if item is not None}) == 1 and None not in items  # one commit
+    again = registry.refused("certificate.join", "", joining(number=1), NEWCOMER)
+    assert (again["kind"], again["reason"]) == ("token", "token-used") and "netcommon registry token create" in again["detail"]
+
+
+def test_a_copy_of_a_join_is_answered_the_same(registry: Registry, authority: str) -> None:
+    """An answer that was lost costs no token, and nobody else is given it for his key."""
+    token(registry)
+    request = registry.id()
+    first = registry.do("certificate.join", "", joining(), NEWCOMER, id=request)
+    registry.time += 60
+    assert registry.do("certificate.join", "", joining(), NEWCOMER, id=request) == first
+    assert registry.refused("certificate.join", "", joining(key=proof("another")), NEWCOMER, id=request)["kind"] == "exists"
+
+
+def test_a_token_that_is_late_wrong_or_taken_back(registry: Registry, authority: str) -> None:
+    token(registry, seconds=60)
+    assert registry.refused("certificate.join", "", joining() | {"proof": proof("guessed")}, NEWCOMER)["reason"] == "token-unknown"
+    assert registry.refused("certificate.join", "", joining("22222222"), NEWCOMER)["reason"] == "token-unknown"
+    registry.time += 60
+    assert registry.refused("certificate.join", "", joining(), NEWCOMER)["reason"] == "token-late"
+    token(registry, "33333333")
+    registry.do("token.revoke", "33333333")
+    assert registry.refused("certificate.join", "", joining("33333333"), NEWCOMER)["reason"] == "token-unknown"
+    assert registry.local.view.node(NODES[0]) is None
+
+
+def test_a_token_for_a_new_node_makes_nobody_one_that_is_there(registry: Registry, authority: str) -> None:
+    registry.join(0)
+    token(registry)
+    assert registry.refused("certificate.join", "", joining(), NEWCOMER)["reason"] == "token-other"
+    token(registry, "22222222", name=NODES[0])
+    assert registry.refused("certificate.join", "", joining("22222222", 1), NEWCOMER)["reason"] == "token-other"
+    assert reason(registry, registry.do("certificate.join", "", joining("22222222"), NEWCOMER)) == ""
+
+
+def test_who_joins_again_has_one_certificate(registry: Registry, authority: str) -> None:
+    """Of a node: what was lost with it counts no more. Several machines may be one operator, or import one cluster."""
+    grants: dict[tuple[str, str], dict[str, Any]] = {}
+    for role, name in (("node", NODES[0]), ("importer", "gnt.example.com")):
+        for label in (f"{len(grants):08x}", f"{len(grants) + 1:08x}"):
+            token(registry, label, role, name)
+            body = joining(label, 0 if role == "node" else None)
+            grants[role, label] = registry.do("certificate.join", "", body, NEWCOMER)
+            registry.time += 1
+    assert [reason(registry, grant) for grant in grants.values()] == ["revoked", "", "", ""]
+
+
+def test_renewed_and_revoked(registry: Registry, authority: str) -> None:
+    token(registry)
+    first = registry.do("certificate.join", "", joining(), NEWCOMER)
+    registry.time += 60 * DAY
+    second = registry.do("certificate.renew", "", {"key": KEY, "serial": first["serial"]}, node(0))
+    assert second["until"] == registry.time + 90 * DAY and second["serial"] > first["serial"]
+    assert reason(registry, first) == reason(registry, second) == ""
+    registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
+    assert reason(registry, first) == reason(registry, second) == "revoked"
+    renewing = {"key": KEY, "serial": second["serial"]}
+    assert registry.refused("certificate.renew", "", renewing, node(0))["reason"] == "revoked"
+    token(registry, "22222222", name=NODES[0])
+    assert reason(registry, registry.do("certificate.join", "", joining("22222222"), NEWCOMER)) == ""
+
+
+def test_a_certificate_ends_and_its_node_joins_again(registry: Registry, authority: str) -> None:
+    token(registry)
+    first = registry.do("certificate.join", "", joining(), NEWCOMER)
+    registry.time += 90 * DAY
+    assert reason(registry, first) == "expired"
+    token(registry, "22222222", name=NODES[0])
+    second = registry.do("certificate.join", "", joining("22222222"), NEWCOMER)
+    assert reason(registry, second) == "" and registry.local.view.node(NODES[0]) is not None
+
+
+def test_a_forgotten_node_cannot_come_back_by_its_certificate(registry: Registry, authority: str) -> None:
+    token(registry)
+    grant = registry.do("certificate.join", "", joining(), NEWCOMER)
+    registry.do("node.forget", NODES[0])
+    assert reason(registry, grant) == "revoked"
+
+
+def test_serials_grow_whatever_the_clock_does(registry: Registry, authority: str) -> None:
+    token(registry)
+    serials = [registry.do("certificate.join", "", joining(), NEWCOMER)["serial"]]
+    for step in (60, -60, 0):
+        registry.time += step
+        serials.append(registry.do("certificate.renew", "", {"key": KEY, "serial": serials[-1]}, node(0))["serial"])
+    assert serials == sorted(set(serials))
+    registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
+    registry.time -= 3600
+    token(registry, "22222222", name=NODES[0])
+    assert reason(registry, registry.do("certificate.join", "", joining("22222222"), NEWCOMER)) == ""
+
+
+def test_what_a_restored_registry_does_not_know_counts_and_can_be_revoked(registry: Registry, authority: str) -> None:
+    """A certificate that was given since the backup: its node goes on, and is stopped as any other."""
+    unknown = {"role": "reader", "name": "ann", "serial": f"{int(registry.time * 1000):012x}{'0' * 20}"}
+    grant = {**unknown, "authority": authority, "until": registry.time + DAY}
+    assert reason(registry, grant) == ""
+    registry.do("certificate.revoke", "", {"role": "reader", "name": "ann"})
+    assert reason(registry, grant) == "revoked"
+
+
+def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, authority: str) -> None:
+    token(registry)
+    first = registry.do("certificate.join", "", joining(), NEWCOMER)
+    registry.time -= 3600  # a clock that was set back
+    add_authority(registry, "bbbbbbbb")
+    second = registry.do("certificate.renew", "", {"key": KEY, "serial": first["serial"]}, node(0))
+    assert (first["authority"], second["authority"]) == ("aaaaaaaa", "bbbbbbbb")
+    assert reason(registry, first) == reason(registry, second) == ""
+    body = {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + DAY}
+    assert registry.refused("authority.add", "", body)["kind"] == "in-use"
+    assert registry.refused("authority.retire", "bbbbbbbb")["kind"] == "in-use"
+    registry.do("authority.retire", "aaaaaaaa")
+    assert (reason(registry, first), reason(registry, second)) == ("foreign", "")
+
+
+def test_no_certificate_outlives_its_authority(registry: Registry) -> None:
+    assert registry.refused("certificate.join", "", joining(), NEWCOMER)["reason"] == "token-unknown"
+    token(registry)
+    assert "authority rotate" in registry.refused("certificate.join", "", joining(), NEWCOMER)["detail"]
+    body = {"id": "aaaaaaaa", "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + DAY}
+    registry.do("authority.add", "", body)
+    assert registry.do("certificate.join", "", joining(), NEWCOMER)["until"] == registry.time + DAY
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"role": "operator", "name": ""},
+        {"role": "operator", "name": "a/b"},
+        {"role": "operator", "name": "ä"},
+        {"role": "operator", "name": "a" * 65},
+        {"role": "node", "name": "node1"},
+        {"role": "importer", "name": ""},
+        {"role": "root", "name": "x"},
+        {"role": "reader", "name": "ann", "seconds": 59},
+        {"role": "reader", "name": "ann", "id": "1111111"},
+        {"role": "reader", "name": "ann", "proof": "secret"},
+    ],
+)
+def test_tokens_that_are_none(registry: Registry, wanted: dict[str, Any]) -> None:
+    assert registry.refused("token.add", "", {"id": "11111111", "proof": proof("a"), **wanted})["kind"] == "invalid"
+
+
+def test_what_ended_long_ago_is_swept(registry: Registry, authority: str) -> None:
+    token(registry, "11111111", "reader", "ann", seconds=60)
+    token(registry, "22222222", "reader", "ann", seconds=60)
+    registry.do("certificate.join", "", joining("11111111", None), NEWCOMER)
+    registry.local.run(registry.local.leader.elected(10.0))
+    registry.time += DAY
+    registry.local.work()
+    assert set(registry.local.view.all("tokens")) == {"tokens/11111111", "tokens/22222222"}
+    registry.time += DAY
+    registry.local.work()
+    assert registry.local.view.all("tokens") == {} and set(registry.local.view.all("certificates")) == {"certificates/reader:ann"}
+    registry.time += 90 * DAY
+    registry.local.work()
+    assert registry.local.view.all("certificates") == {}

@@ -1,0 +1,92 @@
+"""For each role, each call over TLS: allowed or refused, as the table of roles says; and who is not in it is nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netregistry.actions import ACTIONS
+from netregistry.roles import HOLDERS, NEWCOMER, ROLES
+from netregistry.service.routes import FORCED, ROUTES, Route
+from tests.support.registry import NODES
+from tests.support.tls import Secured, Shown, secured
+
+#: Written out once more, by hand: what each role may, beside what everybody may.
+EVERYBODY = {"abilities", "problem", "healthz", "authorities"}
+LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status"}
+NICS = {"nic.add", "nic.set", "nic.delete", "batch"}
+NETWORKS = {"network.add", "network.set", "network.delete"}
+READING = LISTS | {"imports", "settings", "history", "export", "metrics", "certificates", "watch", "certificate.renew", "pages"}
+MAY = {
+    "newcomer": EVERYBODY | {"certificate.join"},
+    "reader": EVERYBODY | READING,
+    "node": EVERYBODY | LISTS | NICS | {"watch", "node.join", "node.set", "report", "heartbeat", "certificate.renew"},
+    "importer": EVERYBODY | LISTS | NICS | NETWORKS | {"imports", "importer.hold", "certificate.renew"},
+    "operator": EVERYBODY
+    | READING
+    | NICS
+    | NETWORKS
+    | {"node.join", "node.set", "node.fence", "node.forget", "claim.reserve", "claim.release", "importer.hold", "settings.set"}
+    | {"tokens", "token.add", "token.revoke", "certificate.revoke", "authority.add", "authority.retire", "backup", "compact"},
+}
+NAMES = {"operator": "ann", "importer": "gnt.example.com", "node": NODES[0], "reader": "bob"}
+PLACES = {"uuid": NODES[0], "kind": "macs", "scope": "none", "what": "aa:00:00:00:00:01", "cluster": "gnt.example.com", "label": "00000000"}
+
+#: Calls whose body cannot be wrong: they have none.
+REHEARSED = ("authority.retire", "token.revoke", "claim.release", "certificate.renew")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder: Path = tmp_path_factory.mktemp("registry")
+    with secured(folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shown(registry: Secured) -> dict[str, Shown]:
+    """Give what each role shows."""
+    found = {role: registry.shown(registry.join(role, name)) for role, name in NAMES.items()}
+    return {**found, NEWCOMER: Shown("", registry.trusted)}
+
+
+def test_the_table_names_every_call_once() -> None:
+    assert {route.name for route in ROUTES} | set(ACTIONS) | {"pages"} == set(ROLES)
+    assert {role: {name for name, roles in ROLES.items() if role in roles} for role in (*HOLDERS, NEWCOMER)} == MAY
+    left = {name for name, roles in ROLES.items() if roles == {"leader"}}
+    assert left == set(ROLES) - set().union(*MAY.values()) and not left & {route.name for route in ROUTES}
+
+
+@pytest.mark.parametrize("role", MAY)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_each_call_of_each_role(registry: Secured, shown: dict[str, Shown], role: str, route: Route) -> None:
+    """With a body that changes nothing: who may is answered what is wrong with it, who may not that he may not."""
+    path = route.path.format(**PLACES) if "{kind}" not in route.path or "claims" in route.path else "/v1/problems/taken"
+    body: Any = {"no such field": 1} if route.body is not None else None
+    if route.name == "watch":
+        path += "?node=ffffffff-0000-4000-8000-000000000000"
+    elif route.name == "find":
+        path += "?text=a"
+    elif route.action in (*FORCED, *REHEARSED):
+        path += "?dry_run=true"
+    said = registry.say(route.method, path, body, shown[role])
+    kind = said.body["type"].rpartition("/")[2] if said.status >= 400 else ""
+    if route.name in MAY[role]:
+        assert kind in ("", "invalid", "missing", "match", "in-use") or (role, route.name) == ("node", "watch"), said
+        return
+    assert (said.status, kind) == (403, "certificate" if role == NEWCOMER else "forbidden"), said
+    if role != NEWCOMER:
+        assert said.body["master"] in ROLES[route.name] and route.name in said.body["detail"]
+
+
+@pytest.mark.parametrize("role", [role for role in MAY if role != NEWCOMER])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_action_of_each_role_in_a_batch(registry: Secured, shown: dict[str, Shown], role: str, action: str) -> None:
+    """What an endpoint refuses no batch does."""
+    said = registry.say("POST", "/v1/batch", {"parts": [{"action": action, "body": {"no such field": 1}}]}, shown[role])
+    kind = said.body["type"].rpartition("/")[2]
+    allowed = action in MAY[role] and "batch" in MAY[role]
+    assert (kind == "forbidden") != allowed, said
