@@ -109,7 +109,8 @@ class Left(NamedTuple):
 class Did(NamedTuple):
     """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
 
-    ``refused``: why it is not done; ``host``: because of the host, such as a full disk, whatever was asked; ``again``: somebody was at work
+    ``refused``: why it is not done; ``host``: because of the host, whatever was asked; ``disk``: a file of ours could
+    not be read or written, which may be over at any time; ``again``: somebody was at work
     on it, and the same may succeed at once; ``up``: it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to
     be set anew; ``left``: of several things, those that were not done.
     """
@@ -118,6 +119,7 @@ class Did(NamedTuple):
     revision: str
     refused: str = ""
     host: bool = False
+    disk: bool = False
     again: bool = False
     up: bool = False
     touched: tuple[str, ...] = ()
@@ -227,14 +229,12 @@ class Apply(NamedTuple):
 class Keep(NamedTuple):
     """Keep on disk what is wanted of a NIC that is not up. One that is up stays what it is.
 
-    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision. ``ahead``: the NIC is
-    elsewhere, and options that this version does not know are kept too: the one in which its guest comes may.
+    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision.
     """
 
     key: tuple[str, str]
     wanted: Wanted
     whole: bool = True
-    ahead: bool = False
 
 
 class Drop(NamedTuple):

@@ -66,7 +66,7 @@ class Wishes:
         if found.wanted is None:
             self._jobs.put(Drop(key, found.revision))
         else:
-            self._jobs.put(Keep(key, found.wanted, found.whole, ahead=True))
+            self._jobs.put(Keep(key, found.wanted, found.whole))
 
     def take(self, found: Changes) -> Iterator[str]:
         """Let what was told be done; give the NICs of which something is to be told now."""
@@ -102,12 +102,8 @@ class Wishes:
             self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
 
     def want(self, uuid: str, wanted: Wanted) -> None:
-        """Let one of our NICs be set, if it can be."""
-        why = unusable(wanted)
-        if why:
-            self._held.owe(Keep((NIC, uuid), wanted), why)
-        else:
-            self._jobs.put(Apply((NIC, uuid), wanted))
+        """Let one of our NICs be set to what this version knows of it; what it does not know is kept, and is none of the NIC's."""
+        self._jobs.put(Apply((NIC, uuid), wanted))
 
     # -- what is there
 
@@ -129,7 +125,8 @@ class Wishes:
             self._unsure[NETWORK, own.wanted.network] = None
             tried = Tried(local.report.since, own.wanted.revision, self._told(local, own.wanted.network))
             settled = local.report.state == STOPPED or (local.report.applied, local.told) == tried[1:] or self._tried.get(uuid) == tried
-            if not (settled or self.why(uuid) or self._jobs.waits((NIC, uuid))):
+            refused = self.why(uuid) and not unusable(own.wanted)
+            if not (settled or refused or self._jobs.waits((NIC, uuid))):
                 self._tried[uuid] = tried
                 self.want(uuid, own.wanted)
 
@@ -211,9 +208,13 @@ class Wishes:
     def _over(self, job: Doing, did: Did, now: float) -> str | None:
         kind, uuid = job.key
         if not did.refused:
-            self._held.settled(job.key)
+            own = self._inbox.nics.get(uuid) if kind == NIC else None
+            if isinstance(job, Apply | Keep) and own is not None and (why := unusable(job.wanted)):
+                self._held.owe(Keep(job.key, job.wanted), why)
+            else:
+                self._held.settled(job.key)
             self.anew = self.anew or (self._held.lost and isinstance(job, Keep))
-        elif isinstance(job, Apply):  # for its next up it is on disk as soon as the NIC is not up
+        elif isinstance(job, Apply) and not did.disk:  # for its next up it is on disk as soon as the NIC is not up
             left = Keep(job.key, job.wanted)
             self._held.owe(left, did.refused)
             self._jobs.put(left)

@@ -29,6 +29,7 @@ from runtime import wanted
 from runtime.environment import environment_of, is_twin, nic_from_environment
 from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid, SettingsInvalid
 from runtime.folder import refuse_unwritable
+from runtime.nic import LOCAL
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -197,12 +198,12 @@ def _asked(
         nic = _tagged(nic, "NETWORK_TAGS", told.tags or ())
     made = edit(wanted.NOTHING)
     asked = {each.option for each in (*made.local, *made.registry)}
-    list(of_changed(each for each in after.force(now) if each.option in asked))
-    has = {each.option for each in standing.nic.wanted}
+    force, has = after.force(now), {each.option for each in standing.nic.wanted}
+    known = tuple(each for each in force if each.source == LOCAL or each.option in has or changed_options.is_known(each))
+    list(of_changed(each for each in known if each.option in asked))
     # what the NIC came up without keeps no other option from its end
-    changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
-    force = after.force(now)
-    fit = changed_options.fitting(node, nic, changed_options.not_without(force, standing.nic, asked), unfit, asked)
+    changed_options.refuse_unknown(node, kept, [each for each in known if edit is not ended or each.option in has])
+    fit = changed_options.fitting(node, nic, changed_options.not_without(known, standing.nic, asked), unfit, asked)
     nic = nic._replace(wanted=fit, revision=changed_options.partly(after.revision, force, fit), told=told)
     for text in unfit:
         call.log.error(text)

@@ -119,20 +119,26 @@ def not_without(found: tuple[Changed, ...], standing: Nic, asked: Collection[str
     return tuple(each for each in found if each.source != REGISTRY or each.option in asked or each in standing.wanted)
 
 
+def is_known(one: Changed) -> bool:
+    """Tell whether this version knows an option, and its value."""
+    from netcommon.options.tags import of_changed
+
+    try:
+        return bool(list(of_changed((one,))))
+    except NicInvalid:
+        return False
+
+
 def refuse_unknown(node: Node, uuid: str, changed: Iterable[Changed]) -> None:
     """Raise HostRefused for an option or a value that this version does not know, of what is kept of the NIC ``uuid``.
 
     A newer version may have set it, and may have done for it on the host what this one would not do again.
     """
-    from netcommon.options.tags import of_changed
-
     for each in changed:
-        try:
-            list(of_changed((each,)))
-        except NicInvalid:
+        if not is_known(each):
             what = f"{node.paths.wanted}/{uuid}.json has {each.option}={escaped(each.value)}, which this version does not know"
             remedy = f"nothing is changed; netcommon change {uuid} --unset {each.option} takes it back" if each.source == LOCAL else ""
-            raise HostRefused(what, remedy) from None
+            raise HostRefused(what, remedy)
 
 
 def _refusal(node: Node, nic: Nic, changed: tuple[Changed, ...]) -> NicInvalid | None:

@@ -23,7 +23,7 @@ from netcommon.log import Log
 from netregistry.stores import files
 from netregistry.stores.sqlite import SqliteStore
 from runtime import networks, wanted
-from runtime.errors import HostRefused
+from runtime.errors import FileRefused
 from runtime.nic import Nic
 from runtime.store import Store
 from tests.support.registry import NODES
@@ -87,7 +87,7 @@ def shut(folder: str) -> Iterator[None]:
 
 
 def no_room(*_anything: Any) -> None:
-    raise HostRefused("cannot write: No space left on device")
+    raise FileRefused("cannot write: No space left on device")
 
 
 def ready(sync: Sync) -> Revision:
@@ -238,6 +238,29 @@ def test_a_network_that_could_not_be_written_is_when_it_can_be(often: Agent, sim
             often.until(lambda: blue in often.alarms.active().get("registry-refused", ""), "there is an alarm")
         often.until(lambda: in_force(sim)[1] == ("192.0.2.99",), "the guest is told")
         often.until(lambda: often.alarms.active() == {}, "the alarm is over")
+
+
+@pytest.mark.parametrize("of", ["wanted", "record"])
+def test_what_the_disk_has_not_taken_of_a_nic_that_is_up_is_in_force_a_minute_later(
+    often: Agent, sim: Sim, blue: str, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """Nobody waits for the hour until what the host refuses is tried again; nor does a NIC that stops meanwhile."""
+    with often.running() as sync:
+        comes(often, sim, sync)
+        for value in ("no", "yes"):
+            with monkeypatch.context() as full:
+                full.setattr(*((wanted, "write", no_room) if of == "wanted" else (Store, "write", no_room)))
+                set_options(often, value)
+                often.until(lambda: UUIDS[0] in often.alarms.active().get("registry-refused", ""), "there is an alarm")
+                often.passes(1.0)
+                assert in_force(sim)[0]["isolated"] != value and UUIDS[0] in often.alarms.active().get("registry-refused", "")
+                if value == "yes" and of == "wanted":
+                    sim.down(nic("bridged"))
+                    sync.marked(UUIDS[0])
+            often.until(lambda value=value: on_disk(sim)[2]["isolated"] == value, "it is kept")  # type: ignore[misc]
+            often.until(lambda: often.alarms.active() == {} and sync.machine.idle, "the alarm is over")
+            if sim.records():
+                assert in_force(sim)[0]["isolated"] == value
 
 
 def test_what_could_not_be_written_of_a_nic_elsewhere_is_when_it_can_be(often: Agent, sim: Sim, blue: str) -> None:

@@ -91,3 +91,65 @@ def test_what_the_host_can_again_is_in_force(known: Agent, sim: Sim) -> None:
         agent.until(lambda: in_force(sim)[0] == {**GOOD, "isolated": "yes"}, "it has all of it")
         agent.until(lambda: reports(agent.service)[UUIDS[0]]["applied"] == item_revision(agent.service), "and that is reported")
         assert agent.alarms.active() == {}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_option_that_this_version_does_not_know_holds_up_nothing_else(
+    known: Agent, sim: Sim, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """Neither the NIC's other options nor what its network says, now or at its next start, here or where it comes."""
+    agent = known
+    monkeypatch.setattr("netregistry.rules.nics._options_are_some", lambda _draft, _nic: None)  # a newer registry
+    operator = agent.service.client()
+    blue = operator.change("POST", "networks", {"name": "blue", "subnet": "192.0.2.0/24", "resolvers": ["192.0.2.53"]}).body["uuid"]
+    operator.change("PATCH", f"nics/{UUIDS[0]}", {"network": blue})
+    with agent.running() as sync:
+        if not elsewhere:
+            sim.up(nic("bridged"))
+            sync.marked(UUIDS[0])
+            agent.until(lambda: in_force(sim)[1] == ("192.0.2.53",) and sync.machine.idle, "it is known")
+        operator_sets(agent, of_tomorrow="1", **GOOD)
+        agent.until(lambda: on_disk(sim)[2] == {"of_tomorrow": "1", **GOOD} and sync.machine.idle, "it is kept")
+        for number in range(2):
+            if number or elsewhere:
+                sim.wall += 1.0
+                sim.up(nic("bridged"))
+                sync.marked(UUIDS[0])
+            agent.until(lambda: is_said(agent, "of_tomorrow") and sync.machine.idle, "it is refused, and that is said")
+            assert in_force(sim)[0] == GOOD
+            operator.change("PATCH", f"networks/{blue}", {"resolvers": [f"192.0.2.6{number}"]})
+            agent.until(lambda number=number: in_force(sim)[1] == (f"192.0.2.6{number}",), "its guest is told")  # type: ignore[misc]
+            sim.down(nic("bridged"))
+            sync.marked(UUIDS[0])
+            agent.until(lambda: reports(agent.service)[UUIDS[0]]["state"] == "stopped" and sync.machine.idle, "it has stopped")
+            assert on_disk(sim) == (item_revision(agent.service), blue, {"of_tomorrow": "1", **GOOD})
+        operator_sets(agent, **GOOD)
+        agent.until(lambda: agent.alarms.active() == {}, "the alarm is over")
+
+
+def test_a_nic_that_a_script_of_the_sites_has_set_up_is_an_alarm_only_if_something_is_wanted_of_it(known: Agent, sim: Sim) -> None:
+    """Nothing of ours would be another; what its network says is the script's affair."""
+    agent = known
+    operator = agent.service.client()
+    said = {"name": "blue", "subnet": "192.0.2.0/24", "resolvers": ["192.0.2.53"], "cluster": CLUSTER}
+    blue = operator.change("POST", "networks", said).body["uuid"]
+    operator.change("PATCH", f"nics/{UUIDS[0]}", {"network": blue})
+    sim.up(nic("bridged"))
+    record = sim.record()
+    sim.node.store.write(record._replace(scripts=True, operations=()))
+    before = sim.picture()
+    with agent.running() as sync:
+        for resolver in ("192.0.2.60", "192.0.2.61"):
+            operator.change("PATCH", f"networks/{blue}", {"resolvers": [resolver]})
+            operator.change("PATCH", f"nics/{UUIDS[0]}", {"name": f"n{resolver[-1]}"})
+            agent.until(
+                lambda: reports(agent.service).get(UUIDS[0], {}).get("applied") == item_revision(agent.service), "it is as it is wanted"
+            )
+            agent.until(lambda: sync.machine.idle, "nothing is left")
+            assert agent.alarms.active() == {} and not reports(agent.service)[UUIDS[0]]["refused"]
+            assert on_disk(sim)[:2] == (item_revision(agent.service), blue)
+        operator_sets(agent, **GOOD)
+        agent.until(lambda: is_said(agent, "a script of the site's"), "that is refused")
+        operator_sets(agent)
+        agent.until(lambda: agent.alarms.active() == {}, "the alarm is over")
+    assert sim.picture() == before and sim.record().operations == ()

@@ -251,8 +251,9 @@ def test_remove_gives_back(joined: Cli) -> None:
 
 
 def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Served) -> None:
-    """Its guest has the address still: the agent gives it back later."""
+    """Its guest has the address still: the agent gives it back later; not the last one's, which the same command does."""
     me = membership.read(joined.paths)
+    joined("define", "--interface", "tap1", "--mode", "bridged", "--link", "br0", "--uuid", UUIDS[1])
     joined(*TAP0, "--network", "blue")
     nic = known(joined)
     assert me is not None
@@ -262,6 +263,15 @@ def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Serve
     said = joined("define", "--remove", "--interface", "tap0").stdout
     assert "the agent gives back" in said and known(joined) == nic
     assert definitions.read(joined.paths, nic["uuid"]) is None
+    joined("define", "--remove", "--uuid", UUIDS[1])
+    again = ("define", "--remove", "--uuid", nic["uuid"])
+    said = joined(*again).stdout
+    assert "the agent gives back nothing" in said and f"netcommon {' '.join(again)}" in said and known(joined) == nic
+    after = agent.get(f"nodes/{me.uuid}").body["reports"]
+    stopped = {"nic": nic["uuid"], "state": "stopped"}
+    agent.change("POST", f"nodes/{me.uuid}/reports", {"after": after, "nics": [stopped], "removed": []})
+    assert "the registry has back" in joined(*again).stdout
+    assert joined("registry", "nic", "list").stdout == "no nics\n"
 
 
 def test_without_a_registry(cli: Cli) -> None:
@@ -272,7 +282,7 @@ def test_without_a_registry(cli: Cli) -> None:
     membership.write(cli.paths, membership.Membership(UUIDS[9], "node1"))
     cli(*TAP0, "--ip", "192.0.2.5")
     said = cli("define", "--remove", "--interface", "tap0").stdout
-    assert "removed the definition" in said and "the agent gives back" in said
+    assert "removed the definition" in said and "the agent gives back nothing" in said
     cli(*TAP0, "--network", "blue", status=69)
     assert definitions.all_of(cli.paths) == ([], [])
 

@@ -136,10 +136,6 @@ def test_killed_anywhere(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        (asked(no_such="1"), "option"),
-        (asked(rate_in="fast"), "rate_in"),
-        (asked(isolated=""), "isolated"),
-        (asked(mtu="1400"), "mtu is of a network"),
         (asked(**{"rate in": "1mbit"}), "option"),
         (asked()._replace(revision="7"), "revision"),
         (asked(7, "blue"), "network"),
@@ -157,6 +153,27 @@ def test_what_no_nic_can_have(tmp_path: Path, one: RegistryWanted, why: str) -> 
         with pytest.raises(NicInvalid, match=why):
             push(sim.node, uuid, one, sim.call())
     assert (sim.picture(), settled(sim), wanted.all_of(sim.paths, [])) == was and sim.requests() == []
+    assert not os.path.exists(f"{sim.paths.wanted}/quarantine")
+
+
+@pytest.mark.parametrize("unknown", [{"no_such": "1"}, {"rate_in": "fast"}, {"isolated": ""}, {"mtu": "1400"}])
+def test_what_this_version_does_not_know_is_no_others_affair(tmp_path: Path, unknown: dict[str, str]) -> None:
+    """It is kept for one that does. The NIC has the rest, by a push and by an up, and its record does not say that it has all."""
+    sim, fresh = machine(tmp_path / "a", "bridged"), machine(tmp_path / "b", "bridged")
+    rest = {"rate_out": "4mbit", "static_fdb": "yes"}
+    pushed(fresh, 7, **rest)
+    pushed(sim, 7, **unknown, **rest)
+    for _twice in range(2):
+        assert sim.picture() == fresh.picture() and applied(sim.node, UUIDS[0], []) == "e:0"
+        assert {each.option: each.value for each in sim.record().nic.wanted} == rest
+        there = wanted.read(sim.paths, UUIDS[0], [])
+        assert {each.option: each.value for each in there.registry} == {**unknown, **rest}
+        assert (there.revision, there.pending) == ("e:7", None)
+        for one in (sim, fresh):
+            one.down(BASES["bridged"], "migrate")
+            one.up(BASES["bridged"])
+    pushed(sim, 8, **unknown, **rest, spoof_guard="yes")
+    assert {each.option for each in sim.record().nic.wanted} == {*rest, "spoof_guard"}
     assert not os.path.exists(f"{sim.paths.wanted}/quarantine")
 
 
