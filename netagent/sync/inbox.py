@@ -206,6 +206,7 @@ class Inbox:
                 "options": [list(each) for each in own.wanted.options],
                 "network": own.wanted.network,
                 "tags": own.wanted.tags,
+                "position": own.wanted.position,
                 "fields": own.fields,
             }
             for uuid, own in self.nics.items()
@@ -227,6 +228,7 @@ class Inbox:
                         tuple(Option(str(name), str(value), float(until)) for name, value, until in each["options"]),
                         str(each["network"]),
                         None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
+                        None if each["position"] is None else int(each["position"]),
                     ),
                     dict(each["fields"]),
                 )

@@ -27,13 +27,15 @@ class Option(NamedTuple):
 class Wanted(NamedTuple):
     """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
-    ``tags``: those that its Ganeti cluster has; None where that does not say them.
+    ``tags``: those that its Ganeti cluster has; None where that does not say them. ``position``: of the NIC in its instance, by which its
+    tags are to be read; None where nobody says it.
     """
 
     revision: str
     options: tuple[Option, ...] = ()
     network: str = ""
     tags: tuple[str, ...] | None = None
+    position: int | None = None
 
 
 class Local(NamedTuple):
