@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
 SCHEMA = 2  #: of a NIC's file (runtime.wanted)
-FIELDS = ("local", "registry", "revision", "network", "tags", "position")  #: beside "schema" and "pending"
+FIELDS = ("local", "registry", "revision", "network", "tags", "position", "ip")  #: beside "schema" and "pending"
 LONGEST = 1 << 20  #: bytes of such a file
 HIGHEST_POSITION = 65535  #: of a NIC in its instance
 ENDS = "ends"  #: the link that tells when the first option ends
@@ -79,14 +79,14 @@ def plain_of(data: bytes) -> Plain | None:
     """Read the bytes of a NIC's file; None where they are anything but plain."""
     try:
         stored = Decoder().whole(data.decode("ascii"))
-        local, registry, revision, network, tags, position, schema = (stored.pop(name) for name in (*FIELDS, "schema"))
+        local, registry, revision, network, tags, position, ip, schema = (stored.pop(name) for name in (*FIELDS, "schema"))
         if stored != {"pending": None} or type(schema) is not int or schema != SCHEMA:
             return None
         wanted = [Changed(name, _lasting(name, each), REGISTRY) for name, each in registry.items()]
         wanted += [Changed(name, _lasting(name, each)) for name, each in local.items()]
         if (revision and not validate.is_revision(revision)) or (network and not validate.is_uuid(network)):
             return None
-        if not are_tags(tags) or not is_position(position):
+        if not are_tags(tags) or not is_position(position) or not is_ip(ip):
             return None
         return Plain(tuple(wanted), revision + "", network + "")
     except SHAPE:
@@ -119,6 +119,11 @@ def are_tags(value: object) -> bool:
 def is_position(value: object) -> bool:
     """Tell whether this is a NIC's position in its instance; None is one that nobody has said."""
     return value is None or (type(value) is int and 0 <= value <= HIGHEST_POSITION)
+
+
+def is_ip(value: object) -> bool:
+    """Tell whether this is the text of an address; "" is none."""
+    return value == "" or (type(value) is str and validate.address(value, length=False) == value)
 
 
 def completed(paths: Paths, nic: Nic) -> Nic | None:

@@ -207,6 +207,7 @@ class Inbox:
                 "network": own.wanted.network,
                 "tags": own.wanted.tags,
                 "position": own.wanted.position,
+                "ip": own.wanted.ip,
                 "fields": own.fields,
             }
             for uuid, own in self.nics.items()
@@ -229,6 +230,7 @@ class Inbox:
                         str(each["network"]),
                         None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
                         None if each["position"] is None else int(each["position"]),
+                        str(each["ip"]),
                     ),
                     dict(each["fields"]),
                 )

@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
     ``tags``: those that its Ganeti cluster has; None where that does not say them. ``position``: of the NIC in its instance, by which its
-    tags are to be read; None where nobody says it.
+    tags are to be read; None where nobody says it. ``ip``: its address in the network; "" where none is said.
     """
 
     revision: str
@@ -36,6 +36,7 @@ class Wanted(NamedTuple):
     network: str = ""
     tags: tuple[str, ...] | None = None
     position: int | None = None
+    ip: str = ""
 
 
 class Local(NamedTuple):

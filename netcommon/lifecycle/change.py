@@ -198,8 +198,9 @@ def _asked(
     if tags is not None:
         nic = _tagged(nic, "TAGS", tags)
     unfit: list[str] = []
-    told = changed_options.told_of(node, nic, after.network, unfit, look)
-    if told is not None and _news(told, standing.nic.told, nic.network.tags):
+    held = standing.nic.told
+    told = _told(node, nic, after, held, unfit, look)
+    if told is not None and nic.network.uuid and _news(told, held, nic.network.tags):
         nic = _tagged(nic, "NETWORK_TAGS", told.tags or ())
     made = edit(wanted.NOTHING)
     asked = {each.option for each in (*made.local, *made.registry)}
@@ -216,6 +217,13 @@ def _asked(
         if any(each.option == option.name and each not in standing.nic.wanted for each in nic.wanted) and (void := option.void(nic)):
             call.log.warning(f"{option.name} means {void}")
     return after, nic
+
+
+def _told(node: Node, nic: Nic, after: Wanted, held: NetworkWanted | None, problems: list[str], look: bool) -> NetworkWanted | None:
+    """Give what a registry says of the NIC's network. Where another address waits for a restart, its network does too: ``held`` stays."""
+    if nic.network.uuid or after.ip in ("", nic.ip.partition("/")[0]):
+        return changed_options.told_of(node, nic, after.network, problems, look)
+    return held and (changed_options.told_of(node, nic, held.uuid, problems, look) or held)
 
 
 def _news(told: Said, before: Said | None, tags: Sequence[str], index: int | None = None, adopted: bool = False) -> bool:
