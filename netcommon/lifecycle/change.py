@@ -221,7 +221,8 @@ def _asked(
 
 def _told(node: Node, nic: Nic, after: Wanted, held: NetworkWanted | None, problems: list[str], look: bool) -> NetworkWanted | None:
     """Give what a registry says of the NIC's network. Where another address waits for a restart, its network does too: ``held`` stays."""
-    if nic.network.uuid or after.ip in ("", nic.ip.partition("/")[0]):
+    has = nic.ip.partition("/")[0]
+    if nic.network.uuid or not has or after.ip in ("", has):
         return changed_options.told_of(node, nic, after.network, problems, look)
     return held and (changed_options.told_of(node, nic, held.uuid, problems, look) or held)
 

@@ -373,6 +373,31 @@ def test_a_networks_tag_reaches_the_nics_in_it(tmp_path: Path) -> None:
     assert sim.record().nic.network.tags == ()
 
 
+@pytest.mark.parametrize("ip", ["", "10.0.0.5", "2001:db8::5/64"])
+def test_a_network_goes_with_the_address(tmp_path: Path, ip: str) -> None:
+    """A NIC whose address is another one is told nothing of the network before its next start; one that has none follows at once."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", IP=ip))
+    keep_network(sim.node, network_of(BLUE, "e:5", SAID))
+    keep_network(sim.node, network_of(RED, "e:6", {**SAID, "gateway": "10.9.9.1"}))
+
+    def told(number: int, network: str, wanted_ip: str) -> str:
+        push(sim.node, UUIDS[0], asked(number, network)._replace(ip=wanted_ip), sim.call())
+        return "" if (found := sim.record().nic.told) is None else found.gateway
+
+    assert told(6, BLUE, "10.9.9.9") == ("" if ip else "10.0.0.1")
+    assert told(7, BLUE, ip.partition("/")[0]) == "10.0.0.1"
+    assert told(8, RED, "10.9.9.9") == ("10.0.0.1" if ip else "10.9.9.1")
+    to(sim, rate_in="8mbit")
+    keep_network(sim.node, network_of(BLUE, "e:9", {**SAID, "gateway": "10.0.0.2"}))
+    assert told(8, RED, "10.9.9.9") == ("10.0.0.2" if ip else "10.9.9.1"), "what is said of its own network reaches it"
+    assert told(10, "", "10.9.9.9") == ("10.0.0.2" if ip else "")
+    sim.down(nic("bridged", IP=ip))
+    push(sim.node, UUIDS[0], asked(11, RED)._replace(ip="10.9.9.9"), sim.call())
+    sim.up(nic("bridged", IP="10.9.9.9"))
+    assert sim.record().nic.told is not None and sim.record().nic.told.gateway == "10.9.9.1"
+
+
 def test_an_emulated_twin_has_the_tags_of_its_nic(tmp_path: Path) -> None:
     sim = Sim(str(tmp_path))
     sim.tap("tap1")
