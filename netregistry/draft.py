@@ -59,6 +59,10 @@ class Draft:
         found = [key for key in self.view.members(*group) if key not in self._after]
         return found + [key for key, value in self._after.items() if value is not None and group in groups(key, value)]
 
+    def using(self, what: str) -> tuple[str, ...]:
+        """Give the keys of the reports that say that a MAC or an address is in use: netregistry.view.View.using."""
+        return tuple(key for key in self.view.using(what) if self.get(key) is not None)
+
     def nic(self, uuid: str) -> Nic | None:
         return cast("Nic | None", self.get(keys.nic(uuid)))
 

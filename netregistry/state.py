@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from netregistry import use
 from netregistry.model import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from netregistry.model.nic import Nic, Report
     from netregistry.view import View
@@ -21,11 +22,12 @@ SAID_EMPTY = ("ip", "vlan")
 
 
 class Conflict(NamedTuple):
-    """More than one NIC wants one MAC or address."""
+    """More than one NIC wants one MAC or address, or is reported with it."""
 
     claim: str  #: its key
     holder: str
     contenders: tuple[str, ...]
+    reported: tuple[str, ...] = ()  #: those that do not want it, and have it on a live node
 
 
 class Shown(NamedTuple):
@@ -86,19 +88,32 @@ def _pending(nic: Nic, report: Report) -> tuple[str, ...]:
 
 
 def conflicts(view: View, nic: Nic) -> Iterator[Conflict]:
-    """Give what of a NIC others want too."""
-    for key in keys.claims(nic):
-        claim = view.claim(key)
-        if claim is not None and claim.contenders:
-            yield Conflict(key, claim.holder, claim.contenders)
+    """Give what of a NIC others want or have too, and what it has that others want."""
+    for key in (*keys.claims(nic), *dict.fromkeys(use.beyond(view, nic))):
+        conflict = _conflict(view, key)
+        if conflict is not None and nic.uuid in (conflict.holder, *conflict.contenders, *conflict.reported):
+            yield conflict
 
 
-def all_conflicts(view: View) -> Iterator[Conflict]:
-    """Give every MAC and address that more than one NIC wants, by key."""
-    for key in sorted(view.members("contended")):
-        claim = view.claim(key)
-        if claim is not None:
-            yield Conflict(key, claim.holder, claim.contenders)
+def all_conflicts(view: View, shown: Iterable[str]) -> list[Conflict]:
+    """Give every MAC and address that more than one NIC wants or has, by key. ``shown``: the keys of the NICs in the state "conflict"."""
+    found = {key: _conflict(view, key) for key in view.members("contended")}
+    for key in shown:
+        if (nic := view.get(key)) is not None:
+            found |= {conflict.claim: conflict for conflict in conflicts(view, nic)}
+    return [conflict for _key, conflict in sorted(found.items()) if conflict is not None]
+
+
+def _conflict(view: View, key: str) -> Conflict | None:
+    """Give the conflict about a claim; None where there is none."""
+    claim = view.claim(key)
+    if claim is None or not claim.holder:
+        return None
+    wanting = (claim.holder, *claim.contenders)
+    having = [uuid for uuid, node in use.users(view, key) if uuid not in wanting and view.heard(node)]
+    if not claim.contenders and not having:
+        return None
+    return Conflict(key, claim.holder, claim.contenders, tuple(sorted(set(having))))
 
 
 def missing_tags(view: View, node: str) -> tuple[str, ...]:

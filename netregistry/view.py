@@ -50,6 +50,7 @@ class View:
         # name of the group -> what it is of -> keys, in the order in which they came: no set, for a run is to be repeated
         self._groups: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
         self._pools: dict[tuple[str, int], Pool] = {}
+        self._using: dict[str, tuple[str, ...]] = {}  # a MAC or an address -> keys of the reports that say that it is in use
         self._due: dict[type, list[tuple[float, str]]] = {}  # of NICs and of claims, sorted: when something of a key ends
 
     # -- kept by the store
@@ -103,6 +104,9 @@ class View:
         if isinstance(value, Claim):
             for pool, number in _numbers(key, kind):
                 self._pools.setdefault(pool, Pool()).add(number, Place(value.standing, value.freed))
+        elif isinstance(value, Report):
+            for each in value.uses:
+                self._using[each] = (*self._using.get(each, ()), key)
 
     def _forget(self, key: str, kind: str, value: Any) -> None:
         del self._kinds[kind][key]
@@ -117,6 +121,11 @@ class View:
         if isinstance(value, Claim):
             for pool, number in _numbers(key, kind):
                 self._pools[pool].remove(number, Place(value.standing, value.freed))
+        elif isinstance(value, Report):
+            for each in value.uses:
+                self._using[each] = tuple(other for other in self._using[each] if other != key)
+                if not self._using[each]:
+                    del self._using[each]
 
     # -- read by everybody
 
@@ -136,9 +145,17 @@ class View:
         """Give the keys of a group (``groups`` below): ("network", UUID), ("instance", CLUSTER, NAME), ("seen", NIC), ..."""
         return tuple(self._groups.get(name, {}).get(of, ()))
 
+    def has(self, name: str, *of: str) -> bool:
+        """Tell whether a group has any member."""
+        return of in self._groups.get(name, {})
+
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
         """Give what there are groups of, of those with one name."""
         return tuple(self._groups.get(name, ()))
+
+    def using(self, what: str) -> tuple[str, ...]:
+        """Give the keys of the reports that say that a MAC or an address is in use, of whichever scope (netregistry.use)."""
+        return self._using.get(what, ())
 
     def all(self, kind: str) -> dict[str, Any]:
         """Give all objects whose key begins with ``kind``, by key. Not to be changed."""
@@ -226,7 +243,7 @@ def due(value: Any) -> float:
     """Give the time at which the leader has something to do with an object; 0: never."""
     if isinstance(value, Nic):
         return min((each.until for each in value.options if each.until), default=0.0)
-    return value.until if isinstance(value, Claim) else 0.0
+    return value.until if isinstance(value, Claim) and not value.used else 0.0
 
 
 def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
@@ -237,9 +254,15 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "unheld", key.split("/", 2)[1]
         if value.contenders:
             yield ("contended",)
+        if value.used:
+            yield ("used",)
+        if value.holder and value.last:
+            yield "kept", value.last
     elif kind == "nics":
         if value.network:
             yield "network", value.network
+            if value.cluster:
+                yield "within", value.cluster, value.network
         if value.instance:
             yield "instance", value.cluster, value.instance
         if value.cluster:

@@ -1,8 +1,9 @@
 """Locks between processes: flock(2) on a fixed set of files, in one order.
 
 There are three sets of files, for devices, UUIDs and shared keys; a name is locked through the file that its hash picks, so two
-names may share a file (they are then serialised without need, which is harmless). Lock files are never deleted: a lock on a file
-that has been unlinked would exclude nobody.
+names may share a file. They are then serialised without need: of two NICs, of which about one pair in 32 does, one waits for the other's
+site scripts too. Other files would exclude no hook of an earlier version, which may be at work while this one is installed. Lock files are
+never deleted: a lock on a file that has been unlinked would exclude nobody.
 
 Why no deadlock is possible. Order all files by (set, number), sets in the order device, uuid, key.
 
@@ -23,10 +24,11 @@ is the same.
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 from binascii import crc32
 
-from runtime.errors import HostRefused, TryAgain, WaitsForUs, escaped
+from runtime.errors import TryAgain, WaitsForUs, escaped
 from runtime.folder import plain, refused
 from runtime.typed import TYPE_CHECKING
 
@@ -72,14 +74,18 @@ class Locks:
         self._kept = {number(name): name for name in kept}
         self._folder, self._deadline, self._clock, self._sleep, self._proc = folder, deadline, clock, sleep, proc
         self._gates = gates
-        self._held: dict[str, list[tuple[int, int]]] = {}  #: of each set the files, with their descriptors
-        self._files: dict[str, set[int]] = {}
+        #: Of each set the files that are locked, or just waited for. What is open is nowhere else: a signal may come between any two steps,
+        #: and what nobody knew of would be held until this process has ended, which may wait for it itself.
+        self._held: dict[str, dict[int, io.FileIO]] = {}
 
     def __enter__(self) -> Locks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        try:
+            self.release()
+        finally:
+            self.release()  # what a signal has left
 
     def devices(self, names: Iterable[str]) -> None:
         """Locks these devices' names. Raises TryAgain."""
@@ -102,7 +108,7 @@ class Locks:
 
         Raises TryAgain; then none is held.
         """
-        there = self._files.get(KEY, set()) if KEY in self._held else set()
+        there = set(self._held.get(KEY, ()))
         more = {number(name): name for name in (key.partition("@")[0] for key in keys)}
         if KEY not in self._held or not more.keys() <= there:
             self.release_keys()
@@ -118,49 +124,50 @@ class Locks:
             self._release(which)
 
     def _release(self, which: str) -> None:
-        for file, descriptor in reversed(self._held.pop(which, [])):
-            os.close(descriptor)
-            if self._gates is not None:
+        """Let the files of a set go, the last one first. Told to end on the way, it may be called again."""
+        held = self._held.get(which, {})
+        while held:
+            file, lock = next(reversed(held.items()))
+            lock.close()  # nothing, where it is closed
+            if self._gates is not None:  # of threads, in which no signal is heeded
                 self._gates[which, file].release()
+            held.pop(file)
+        self._held.pop(which, None)
 
     def _enter(self, which: str, names: Iterable[str]) -> None:
-        names = list(names)
-        if which in self._held and {number(name) for name in names} <= self._files[which]:
+        files: dict[int, str] = {}
+        for name in names:
+            files.setdefault(number(name), name)
+        if which in self._held and files.keys() <= self._held[which].keys():
             return
         held = [later for later in SETS[SETS.index(which) :] if later in self._held]
         if held:
             raise RuntimeError(f"locks of {which} asked for while holding {held}: that could end in a deadlock")
-        files: dict[int, str] = {}
-        for name in names:
-            files.setdefault(number(name), name)
         self._take(which, files)
 
     def _take(self, which: str, files: Mapping[int, str]) -> None:
         """Lock the files of a set, of which none is held, in their order; with a name for each that says what it is for."""
-        locked = self._held[which] = []
-        self._files[which] = set(files)
         try:
+            held = self._held[which] = {}
             for file in sorted(files):
-                locked.append((file, self._lock(which, file, files[file])))
+                self._lock(which, file, files[file], held)
         except BaseException:
             self._release(which)
             raise
 
-    def _lock(self, which: str, file: int, name: str) -> int:
+    def _lock(self, which: str, file: int, name: str, held: dict[int, io.FileIO]) -> None:
+        """Lock a file, which is among ``held`` from when it is waited for."""
         gate = self._gates[which, file] if self._gates is not None else None
-        passed = False
-        descriptor = _open(self._folder, which, file)
+        if gate is not None and not gate.acquire(timeout=max(self._deadline - self._clock(), 0.0)):
+            with _open(self._folder, which, file) as opened:
+                raise self._too_late(which, name, opened.fileno())
         try:
-            passed = gate is not None and gate.acquire(timeout=max(self._deadline - self._clock(), 0.0))
-            if gate is not None and not passed:
-                raise self._too_late(which, name, descriptor)
-            self._wait(which, name, descriptor)
+            held[file] = _open(self._folder, which, file)
         except BaseException:
-            os.close(descriptor)
-            if gate is not None and passed:
+            if gate is not None:
                 gate.release()
             raise
-        return descriptor
+        self._wait(which, name, held[file].fileno())
 
     def lasts(self, deadline: float) -> None:
         """Wait for what is taken from now on until then at least: a way back has time of its own."""
@@ -171,7 +178,9 @@ class Locks:
         pause = SHORTEST
         while not _try(descriptor, fcntl.LOCK_EX):
             if which != KEY and number(name) in self._kept:
-                raise WaitsForUs(f"whoever is at work on {which} {escaped(self._kept[number(name)])} waits until this script has ended")
+                kept = self._kept[number(name)]
+                why = "" if kept == name else f", which has the same lock file as {escaped(name)},"
+                raise WaitsForUs(f"whoever is at work on {which} {escaped(kept)}{why} waits until this script has ended")
             left = self._deadline - self._clock()
             if left <= 0:
                 raise self._too_late(which, name, descriptor)
@@ -181,7 +190,7 @@ class Locks:
     def _too_late(self, which: str, name: str, descriptor: int) -> TryAgain:
         holder = self._holder(descriptor)
         by = f" by process {holder}" if holder else ""
-        return TryAgain(f"the lock of {which} {escaped(name)} is held{by}: try again")
+        return TryAgain(f"the lock of {which} {escaped(name)}, or of another that has the same lock file, is held{by}: try again")
 
     def _holder(self, descriptor: int) -> int:
         """The process that holds the lock, by /proc/locks (proc_locks(5)); 0 if that does not say."""
@@ -199,27 +208,25 @@ class Locks:
 
     def held(self, uuid: str) -> bool:
         """Does another process hold the lock of this NIC, or of one that shares its file?"""
-        descriptor = _open(self._folder, UUID, number(uuid))
-        try:
-            return not _try(descriptor, fcntl.LOCK_SH)
-        finally:
-            os.close(descriptor)
+        with _open(self._folder, UUID, number(uuid)) as opened:
+            return not _try(opened.fileno(), fcntl.LOCK_SH)
 
 
-def _open(folder: Folder, which: str, file: int) -> int:
+def _open(folder: Folder, which: str, file: int) -> io.FileIO:
     name = f"{which}-{file:02d}"
     # to read is enough for flock(2), and possible for one that is there in a filesystem that has become read-only
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    opened: io.FileIO | None = None
     try:
-        descriptor = os.open(name, flags, 0o600, dir_fd=folder.descriptor)
+        opened = io.FileIO(os.open(name, flags, 0o600, dir_fd=folder.descriptor))
+        plain(os.fstat(opened.fileno()), f"{folder.path}/{name}")
+        return opened
     except OSError as error:
         raise refused("cannot open the lock", f"{folder.path}/{name}", error) from None
-    try:
-        plain(os.fstat(descriptor), f"{folder.path}/{name}")
-    except HostRefused:
-        os.close(descriptor)
+    except BaseException:
+        if opened is not None:
+            opened.close()
         raise
-    return descriptor
 
 
 def _try(descriptor: int, kind: int) -> bool:

@@ -381,12 +381,16 @@ def over(paths: Paths, now: Moment) -> bool:
     return end is not None and (now.monotonic >= end.monotonic if now.boot == end.boot else now.wall >= end.wall)
 
 
-def note_ends(paths: Paths) -> None:
-    """Make the link of the first end anew, by all files, if it is another one. Raises HostRefused."""
+def note_ends(paths: Paths) -> list[str]:
+    """Make the link of the first end anew, by all files, if it is another one; list the NICs of which a change is pending.
+
+    Raises HostRefused.
+    """
     folder = Folder.find(paths.wanted)
-    if folder is not None:
-        with folder:
-            _note_ends(folder)
+    if folder is None:
+        return []
+    with folder:
+        return _note_ends(folder)
 
 
 def _note_end(folder: Folder, wanted: Wanted) -> None:
@@ -408,8 +412,8 @@ def _unlike(end: Moment, told: Moment) -> bool:
     return told.boot != SEVERAL and (end.boot != told.boot or end.monotonic < told.monotonic)
 
 
-def _note_ends(folder: Folder) -> None:
-    """Make the link tell of the first end. Each clock's is told by itself.
+def _note_ends(folder: Folder) -> list[str]:
+    """Make the link tell of the first end. Each clock's is told by itself. Lists the NICs of which a change is pending.
 
     Ends of several boots cannot be compared by their boots' clocks: then it tells of no boot, and is due at once, but for ``over``.
 
@@ -419,16 +423,20 @@ def _note_ends(folder: Folder) -> None:
     if not folder.target(ENDS) and folder.exists(ENDS):
         folder.put_aside(ENDS)  # such as a folder: no link could replace that
     while True:
-        untils = [end.until for uuid in _uuids(folder) for end in ends(_read(folder, uuid, [], readonly=True))]
+        untils, pending = list[Moment](), list[str]()
+        for uuid in _uuids(folder):
+            there = _read(folder, uuid, [], readonly=True)
+            untils += [end.until for end in ends(there)]
+            pending += [uuid] if there.pending is not None else []
         if not untils:
             if not folder.remove(ENDS):
-                return
+                return pending
             continue
         boots = {until.boot for until in untils}
         monotonic, wall = min(until.monotonic for until in untils), min(until.wall for until in untils)
         target = f"{boots.pop() if len(boots) == 1 else SEVERAL} {monotonic:.6f} {wall:.6f}"
         if folder.target(ENDS) == target:
-            return
+            return pending
         folder.link(ENDS, target)
 
 

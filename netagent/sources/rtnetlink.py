@@ -78,6 +78,8 @@ NETCONFA_IFINDEX = 1
 TCM_IFINDEX, TCM_HANDLE, TCM_INFO, TCMSG_SIZE = 4, 8, 16, 20
 TCA_KIND, TCA_OPTIONS = 1, 2
 NDA_LLADDR = 2
+#: What no NIC's record is about, but what there is on the node.
+OF_THE_NODE = Changed(())
 RTPROT_KERNEL = 2  #: of the routes that come with addresses
 IFLA_PROTINFO, IFLA_CARRIER = 12, 33
 
@@ -165,6 +167,8 @@ class KernelEvents(Listener):
                     yield Came(((NAME, rule.iif),))  # what stood in the way of ours is gone
             elif rule.mask:
                 yield _either(kind == RTM_DELRULE, (FWMARK, (rule.mark, rule.mask)))
+            else:
+                yield OF_THE_NODE
         elif kind in (RTM_NEWROUTE, RTM_DELROUTE):
             yield from _route(kind, body)
         elif kind in (nexthop.RTM_NEWNEXTHOP, nexthop.RTM_DELNEXTHOP):
@@ -176,8 +180,8 @@ class KernelEvents(Listener):
             if body[0] == AF_BRIDGE and (mac := attributes(body, NDMSG.size).get(NDA_LLADDR)):
                 yield Changed(((MAC, mac.hex(":")),))
         elif kind in (RTM_NEWADDR, RTM_DELADDR):
-            if kind == RTM_DELADDR:  # struct ifaddrmsg: family, length, flags, scope, index
-                yield Gone(((INDEX, int.from_bytes(body[4:8], byteorder)),))
+            # struct ifaddrmsg: family, length, flags, scope, index
+            yield Gone(((INDEX, int.from_bytes(body[4:8], byteorder)),)) if kind == RTM_DELADDR else OF_THE_NODE
         elif kind in (RTM_NEWVLAN, RTM_DELVLAN):
             for index, vlan in decode.vlans(body):
                 yield _either(kind == RTM_DELVLAN, (VLAN, (index, vlan.vid)), (VLAN, (index, 0)))

@@ -15,7 +15,7 @@ from netagent.sync.outbox import STOPPED
 from netagent.sync.reading import unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from netagent.sync.inbox import Beside, Changes, Inbox
     from netagent.sync.jobs import Jobs, Key
@@ -70,11 +70,12 @@ class Wishes:
 
     def take(self, found: Changes) -> Iterator[str]:
         """Let what was told be done; give the NICs of which something is to be told now."""
-        for uuid, network in found.networks.items():
-            self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
+        ours = {own.wanted.network for own in found.nics.values()}
+        self._set_networks(uuid for uuid in found.networks if uuid in ours)
         for uuid, own in found.nics.items():
             self.want(uuid, own.wanted)
             yield uuid
+        self._set_networks(uuid for uuid in found.networks if uuid not in ours)  # there may be many, and no NIC waits for them
         for uuid in found.left:
             self._held.settled((NIC, uuid))
             self._jobs.put(Drop((NIC, uuid), str(found.revision)))
@@ -94,6 +95,11 @@ class Wishes:
             yield from (uuid for uuid in self._outbox.told if uuid not in self._inbox.nics)
         if found.first:
             self._check_all()
+
+    def _set_networks(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            network = self._inbox.networks[uuid]
+            self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
 
     def want(self, uuid: str, wanted: Wanted) -> None:
         """Let one of our NICs be set, if it can be."""
@@ -177,8 +183,7 @@ class Wishes:
         if kind == NIC and uuid in self._inbox.nics:
             self.want(uuid, self._inbox.nics[uuid].wanted)
         elif kind == NETWORK and uuid in self._inbox.networks:
-            network = self._inbox.networks[uuid]
-            self._jobs.put(SetNetwork(key, network.value, network.revision))
+            self._set_networks([uuid])
 
     # -- what became of it
 

@@ -11,14 +11,16 @@ def main() -> None:
     from netcommon.cli import signals, streams
     from runtime.errors import Interrupted
 
-    streams.take()
-    signals.take()
-    from netcommon.cli.group import netcommon
-
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
     try:
+        signals.take()
+        streams.take()
+        from netcommon.cli.group import netcommon
+
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
         netcommon.main(prog_name="netcommon")
     except streams.UnwrittenError as error:
         sys.exit(streams.end(error))
     except Interrupted:
         signals.end()
+    finally:
+        signals.leave()

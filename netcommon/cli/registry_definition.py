@@ -125,7 +125,9 @@ def _placed(given: Mapping[str, str], network: Mapping[str, Any], value: Mapping
         if said := network.get(name):
             found[variable] = " ".join(said) if isinstance(said, list) else str(said)
     for variable in ASKED if value else ():
-        found[variable] = str(value[variable.lower()])
+        said = str(value[variable.lower()])
+        if found.get(variable, "").partition("/")[0] != said:  # the registry says no prefix length
+            found[variable] = said
     return found
 
 

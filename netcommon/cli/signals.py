@@ -1,4 +1,4 @@
-"""End a command at SIGTERM or SIGHUP: what it has begun of a NIC is done or taken back, nothing more is begun, and the signal ends it."""
+"""End a command at SIGTERM, SIGHUP or Ctrl-C: what it has begun of a NIC is done or taken back, nothing more is begun, and it dies so."""
 
 from __future__ import annotations
 
@@ -12,14 +12,29 @@ from runtime.errors import Interrupted
 
 WAY_BACK = 60.0  #: seconds within which another signal does not cut short what the first one asked for: scripts have 30 of them
 
+NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
 _came: list[tuple[int, float]] = []  #: the signals that were heeded, and when
 
 
 def take() -> None:
-    """Heed both from here on; one that the caller ignores, as nohup(1) does, goes on being ignored."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    """Heed them from here on; one that the caller ignores, as nohup(1) does, goes on being ignored."""
+    for number in NUMBERS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _heed)
+
+
+def leave() -> None:
+    """Heed them no more: the work has ended, and whatever comes while the interpreter does ends it at once."""
+    for number in NUMBERS:
+        if signal.getsignal(number) is _heed:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def take_no_ctrl_c() -> None:
+    """Let Ctrl-C be the ordinary end of a command that has no other: it raises KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is _heed:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def between() -> None:

@@ -42,6 +42,10 @@ PATIENCE = 0.5
 #: Beyond the hook's own limit the process ends itself: something below us did not keep its time limit (seconds).
 OVERTIME = 5.0
 
+#: What tells a hook to end, unless its caller has it ignored. Ctrl-C reaches the hooks of a QEMU in a terminal too, and so does the end of
+#: the terminal: a hook that died of that would leave its NIC half done.
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 #: What a signal leaves for undoing what was begun, at least (seconds): the scripts of down in a rollback have 2 of them.
 WAY_BACK = 7.0
 
@@ -204,31 +208,33 @@ def own_signals() -> None:
 
 
 def limit(seconds: float) -> None:
-    """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at SIGTERM. What was begun is undone.
+    """The process ends its work OVERTIME after ``seconds``, whatever it hangs in; so it does at what is ENDING. What was begun is undone.
 
-    That has WAY_BACK at least, from the signal on, and another SIGTERM does not cut it short. Whatever then still hangs is ended again.
+    That has WAY_BACK at least, from the signal on, and another one does not cut it short. Whatever then still hangs is ended again.
     """
 
     told: list[int] = []
 
     def ended(number: int, _frame: object) -> None:
-        if told and number == signal.SIGTERM:
+        if told and number != signal.SIGALRM:
             return  # the way back has begun: it is what was asked for, and it has its time
         told.append(number)
         left, _interval = signal.getitimer(signal.ITIMER_REAL)
         signal.setitimer(signal.ITIMER_REAL, max(left, WAY_BACK))
         raise Interrupted("the time limit of the hook is over" if number == signal.SIGALRM else f"ended by signal {number}")
 
-    for number in (signal.SIGALRM, signal.SIGTERM):
-        signal.signal(number, ended)
+    for number in (signal.SIGALRM, *ENDING):
+        if number in (signal.SIGALRM, signal.SIGTERM) or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, ended)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.0) + OVERTIME)
 
 
 def no_limit() -> None:
     """The work has ended: no signal changes what it came to, or how that is said. Programs that are started have the signals' defaults."""
     signal.setitimer(signal.ITIMER_REAL, 0)
-    for number in (signal.SIGALRM, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: None)
+    for number in (signal.SIGALRM, *ENDING):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
 
 
 def _place(error: BaseException) -> str:

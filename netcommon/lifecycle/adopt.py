@@ -12,7 +12,7 @@ from __future__ import annotations
 from netcommon.lifecycle import adopted_gateway as gateway
 from netcommon.lifecycle import execute, inventory
 from netcommon.lifecycle.abandoned import at_work
-from netcommon.lifecycle.context import ADOPT, alive, locks
+from netcommon.lifecycle.context import ADOPT, alive, locks, to_its_end
 from netcommon.lifecycle.gc import WOULD as WOULD_GO
 from netcommon.lifecycle.gc import remove
 from netcommon.lifecycle.qemu_taps import Asked, Match, NotRunning, match, read_qemu
@@ -33,7 +33,9 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.operations.base import Operation
 
 ADOPTED, WOULD, ALREADY, STOPPED, SKIPPED, FAILED = "adopted", "would adopt", "managed already", "not running", "skipped", "failed"
 
@@ -186,14 +188,20 @@ def _take_over(node: Node, nic: Nic, call: Call, mac: str = "", again: bool = Fa
         stays = [operation.of_neighbours() and (again or not gateways.known) for operation in operations]
         made = [old if kept else old.taken_over(view) for old, kept in zip(operations, stays, strict=True)]
         pairs = [(old, new) for old, new, kept in zip(operations, made, stays, strict=True) if not kept]
-        requests = [(new, request) for old, new in pairs for request in new.taking_over(view, old)]
         stored = (*unknown, *map(to_json, made))
         if stored != record.operations:
             node.store.write(record._replace(operations=stored))
-        answers = node.host.execute([request for _new, request in requests], stop=True) if requests else []
-        for (new, request), answer in zip(requests, answers, strict=True):
-            call.log.info(f"taken over from Ganeti's script: {new.describe()}")
-            if not answer.ok and answer.errno not in request.gone:
-                raise execute.refusal(new, answer)
+        rest = [(new, new) for _old, new in pairs]
+        to_its_end(lambda: _ask(node, view, pairs, call), lambda: _ask(node, node.host.view(), rest, call), call.log)
         gateway.tell(node, node.host.view(), record.device, gateways, mac, call)
     return True
+
+
+def _ask(node: Node, view: View, pairs: Sequence[tuple[Operation, Operation]], call: Call) -> None:
+    """Ask the host for what makes Ganeti's ours: of each operation as it was, and as it is now. Raises HostRefused or TryAgain."""
+    requests = [(new, request) for old, new in pairs for request in new.taking_over(view, old)]
+    answers = node.host.execute([request for _new, request in requests], stop=True) if requests else []
+    for (new, request), answer in zip(requests, answers, strict=True):
+        call.log.info(f"taken over from Ganeti's script: {new.describe()}")
+        if not answer.ok and answer.errno not in request.gone:
+            raise execute.refusal(new, answer)

@@ -14,16 +14,17 @@ from functools import partial
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.context import Outcome, about, alive, locks, owe
+from netcommon.lifecycle.context import Outcome, about, alive, locks, owe, to_its_end
 from netcommon.lifecycle.down import close, down, farewell, give_back, holder, tell_by_device
+from netcommon.lifecycle.left_out import may_help
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
 from netcommon.lifecycle.up import up, with_kept
 from netcommon.operations.base import ABSENT
 from netcommon.operations.link import device_link
-from runtime.errors import NetcommonError, typed
-from runtime.record import UP
+from runtime.errors import Interrupted, NetcommonError, typed
+from runtime.record import APPLYING, REVERTING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
             attempts = {number: BringUp(node, nic, calls[number], held, run_scripts=True) for number, nic in kept.items()}
             ready = _prepared(node, attempts, held)
             for number, result in zip(ready, _carry_out(node, list(ready.values())), strict=True):
-                done[number] = result
+                if result is not None:
+                    done[number] = result
     except Exception as error:  # locks or a view that are not to be had: alone each says so
         _given_up(error, next(iter(calls.values())))
         return done
@@ -230,10 +232,10 @@ def _prepared(node: Node, attempts: dict[int, BringUp], held: Locks) -> dict[int
     return ready
 
 
-def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
-    """Each one's intent to disk, then the host for all, then each is done, or rolled back."""
+def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result | None]:
+    """Each one's intent to disk, then the host for all, then each is done, or rolled back. None: alone it may come up with less."""
     going: dict[int, Record] = {}
-    results: dict[int, Result] = {}
+    results: dict[int, Result | None] = {}
     try:
         for number, one in enumerate(ready):
             try:
@@ -247,10 +249,13 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
             try:
                 results[number] = ready[number].attempt.end(record, failure)
             except Exception as error:
-                results[number] = typed(error)
+                results[number] = None if may_help(ready[number].attempt, error) else typed(error)
     except BaseException as error:
-        for number, record in going.items():
-            ready[number].attempt.roll_back(record, error)
+        for number, one in enumerate(ready):
+            # what is on disk tells which have begun: a signal may come when that is written, and nothing else says so yet
+            there = None if number in results else node.store.read(one.attempt.nic.uuid)
+            if there is not None and there.state == APPLYING:
+                one.attempt.roll_back(there, error)
         raise
     return [results[number] for number in range(len(ready))]
 
@@ -281,7 +286,7 @@ def _repair_together(
                             done[key] = Outcome(False, f"{record.nic.label} on {record.device} is as it should be")
                         elif mending.simple and sharing.admits(mending.todo):
                             going[key] = mending
-            done |= _mend(node, going, calls)
+            done |= _mend(node, going, calls, wanted)
     except Exception as error:  # locks or a view that are not to be had: alone each says so
         for call in list(calls.values())[:1]:
             _given_up(error, call)
@@ -311,12 +316,23 @@ class _Mended:
         return True
 
 
-def _mend(node: Node, going: Mapping[str, Mending], calls: Mapping[str, Call]) -> dict[str, Result]:
+def _mend(
+    node: Node, going: Mapping[str, Mending], calls: Mapping[str, Call], wanted: Callable[[str, Operation], bool]
+) -> dict[str, Result]:
     """Each one's intent to disk, then the host for all, then one look whether it holds."""
+    if not going:
+        return {}
     for mending in going.values():
         node.store.write(mending.stored())
         execute.claim(node, mending.resolved, mending.record.key)
-    failures = execute.apply_each(node, [each.order(list(each.todo)) for each in going.values()], [calls[key].log for key in going])
+    logs = [calls[key].log for key in going]
+
+    def again() -> None:
+        view = node.host.snapshot()
+        execute.apply_each(node, [each.order(each.drifted(view, partial(wanted, key))) for key, each in going.items()], logs)
+
+    asked = [each.order(list(each.todo)) for each in going.values()]
+    failures = to_its_end(lambda: execute.apply_each(node, asked, logs), again, logs[0])
     view = node.host.snapshot()
     done: dict[str, Result] = {}
     for (key, mending), failure in zip(going.items(), failures, strict=True):
@@ -382,6 +398,9 @@ def undo_together(
     except Exception as error:  # locks or a view that are not to be had: alone each says so
         _given_up(error, first)
         return done
+    except Interrupted:
+        give_back(node, first)
+        raise
     if done:
         give_back(node, first)
     return done
@@ -397,6 +416,19 @@ def _last(going: Mapping[int, tuple[Record, list[Operation]]]) -> set[int]:
 
 
 def _undo(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operation]]], calls: Mapping[int, Call]) -> dict[int, Result]:
+    """Undoes them; told to end, the rest of those whose down is on record, and nothing of the others."""
+    if not going:
+        return {}
+
+    def again() -> None:
+        there = {number: (node.store.read(record.key), operations) for number, (record, operations) in going.items()}
+        begun = {number: (now, each) for number, (now, each) in there.items() if now is not None and now.state == REVERTING}
+        _undo_all(node, node.host.snapshot(), begun, calls)
+
+    return to_its_end(lambda: _undo_all(node, view, going, calls), again, next(iter(calls.values())).log)
+
+
+def _undo_all(node: Node, view: View, going: Mapping[int, tuple[Record, list[Operation]]], calls: Mapping[int, Call]) -> dict[int, Result]:
     """Undoes them: requests first, since none of them takes away what another needs."""
     undoing = {
         number: execute.undo(node, view, execute.in_place(execute.in_order(operations)), record.key, calls[number].log)

@@ -48,6 +48,8 @@ class BringUp:
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
         self.done = False  #: it is up, and that is on record
+        self.scripted = False  #: the site's scripts have begun: what fails then is theirs
+        self._earlier: tuple[Record | None] | None = None  #: what was on record before the intent, once that is read
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
 
     def run(self, earlier: Record | None, other: Record | None) -> Outcome:
@@ -300,8 +302,10 @@ class BringUp:
         """
         node, store = self.node, self.node.store
         record = intended = record._replace(scripts=record.scripts or (run and self.scripts.any))
-        self._intend(record, todo if settled is None else execute.decode(record)[0])
+        begun = False
         try:
+            self._intend(record, todo if settled is None else execute.decode(record)[0])
+            begun = True
             if left is not None:
                 keys = execute.locks_of([*execute.decode(left)[0], *execute.decode(record)[0]])
                 self.held.release_keys()  # nobody else waits for a script that hangs; what is shared has this NIC as an owner already
@@ -331,6 +335,7 @@ class BringUp:
                 execute.settle_owners(node, record.key, outdated, wanted)
             self.held.release_keys()
             if run:
+                self.scripted = self.scripts.any
                 self.scripts.up()
                 self._refuse_gone(record)
             if settled is not None:
@@ -341,6 +346,8 @@ class BringUp:
         except BaseException as error:
             if self.done:
                 pass  # nothing is taken back
+            elif not begun:
+                self._take_back(intended)
             elif intended.before is None or self._gone(intended):
                 self.roll_back(record, error)
             else:
@@ -406,7 +413,7 @@ class BringUp:
         now = self.node.clock.now()
         call = self.call._replace(context=ROLLBACK, deadline=max(self.call.deadline, now + ROLLBACK_SECONDS))
         try:
-            back = change_back(self.node, record, call, self.held)
+            back = change_back(self.node, record, call, self.held, isinstance(error, Interrupted))
             self.settled = back if back.state == UP else None  # who is told where the guest is was perhaps told of another place
         except NetcommonError as second:
             self.log.error(f"it could not be put back as it was, and stays up: {second}")
@@ -430,8 +437,12 @@ class BringUp:
     def begin(self, link: Link, resolved: list[Operation]) -> Record:
         """Puts the intent to disk, for a caller that applies it, among others, and then calls ``end`` or ``roll_back``."""
         record = self._record(link, resolved)
-        self._intend(record, resolved)
-        return record
+        try:
+            self._intend(record, resolved)
+            return record
+        except BaseException:
+            self._take_back(record)
+            raise
 
     def end(self, record: Record, failure: NetcommonError | None) -> Outcome:
         """The NIC is up; or it is undone, and the failure raised."""
@@ -447,14 +458,10 @@ class BringUp:
         return Outcome(True, f"{self.nic.label} is up on {self.nic.interface}")
 
     def _intend(self, record: Record, operations: list[Operation]) -> None:
-        """Raises HostRefused where the intent cannot be put on disk: nothing was changed."""
-        before = self.node.store.read(record.key)
-        try:
-            self.node.store.write(record)
-            execute.claim(self.node, operations, record.key)
-        except BaseException:
-            self._take_back(before, record)
-            raise
+        """Raises HostRefused where the intent cannot be put on disk: nothing was changed, and ``_take_back`` is for the caller to call."""
+        self._earlier = (self.node.store.read(record.key),)
+        self.node.store.write(record)
+        execute.claim(self.node, operations, record.key)
 
     def _announce(self, record: Record) -> None:
         """Tells Ganeti's files, and whoever is to be told."""
@@ -471,8 +478,11 @@ class BringUp:
         """The NIC is up, and that is to be told; not of one that the site's script has set up instead of us."""
         self.settled = None if self.scripts.instead else record
 
-    def _take_back(self, before: Record | None, record: Record) -> None:
-        """The intent could not be put on disk whole: nothing was changed, and the record is as it was."""
+    def _take_back(self, record: Record) -> None:
+        """The intent could not be put on disk whole, or no more than that was done: the record is as it was."""
+        if self._earlier is None:
+            return
+        before = self._earlier[0]
         try:
             self.node.store.write(before) if before is not None else self.node.store.remove(record)
             had = execute.decode(before)[0] if before is not None else []

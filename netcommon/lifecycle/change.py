@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import ADOPT, Outcome, about, alive, locks, usable
+from netcommon.lifecycle.context import ADOPT, Outcome, about, alive, locks, to_its_end, usable
 from netcommon.lifecycle.down import give_back, left_undone
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
@@ -208,8 +208,9 @@ def _asked(
     has = {each.option for each in standing.nic.wanted}
     # what the NIC came up without keeps no other option from its end
     changed_options.refuse_unknown(node, kept, [each for each in after.force(now) if edit is not ended or each.option in has])
-    fit = changed_options.fitting(node, nic, after.force(now), unfit, asked)
-    nic = nic._replace(wanted=fit, revision=after.revision, told=told)
+    force = after.force(now)
+    fit = changed_options.fitting(node, nic, changed_options.not_without(force, standing.nic, asked), unfit, asked)
+    nic = nic._replace(wanted=fit, revision=changed_options.partly(after.revision, force, fit), told=told)
     for text in unfit:
         call.log.error(text)
     plan(nic, node.settings)  # an option may be wrong for this NIC alone
@@ -397,8 +398,12 @@ def _changed(
 
         return failed
     cut: Interrupted | None = None
-    try:
+
+    def keep() -> None:
         _keep(node, nic, pending, after)
+
+    try:
+        to_its_end(keep, keep, call.log)
     except Interrupted as error:
         cut = error
     except NetcommonError as error:  # it holds: who reads that it is pending sees on the record what became of it

@@ -7,7 +7,7 @@ from functools import partial
 from netcommon.host.api.facts import PROTOCOL
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.abandoned import at_work
-from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down
+from netcommon.lifecycle.context import Outcome, about, alive, locks, taken_down, to_its_end
 from netcommon.lifecycle.lost_traffic import NOTHING, of_nic
 from netcommon.lifecycle.mend import mend
 from netcommon.lifecycle.migration import arrived, owed
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.lifecycle.reconcile import Mending
     from netcommon.log import Log
     from netcommon.operations.base import Operation
     from runtime.locks import Locks
@@ -186,13 +187,21 @@ def _mended(
     ``stored``: as it is on disk.
     """
     renamed = stored.device if record.device != stored.device else ""
-    held.keys(execute.locks_of(intended(node, record)))
-    view = execute.once(node)
-    mending = examine(node, view, record, call.log, wanted)
+
+    def found(record: Record) -> tuple[View, Mending]:
+        held.anew(execute.locks_of(intended(node, record)))
+        view = execute.once(node)
+        return view, examine(node, view, record, call.log, wanted)
+
+    def again() -> None:
+        there = node.store.read(stored.key) or stored
+        mend(node, there, found(follow(node, node.host.view(), there))[1], call.log, wanted)
+
+    view, mending = found(record)
     if not (mending.needed or renamed):
         mending.done(view, [])
         return None, f"{record.nic.label} on {record.device} is as it should be"
-    todo = mend(node, stored, mending, call.log, wanted)
+    todo = to_its_end(lambda: mend(node, stored, mending, call.log, wanted), again, call.log)
     mending.done(execute.once(node), todo)
     return mending.record, mending.text(todo, renamed)
 

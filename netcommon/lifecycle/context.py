@@ -12,14 +12,14 @@ from netcommon.effects.background import Detached
 from netcommon.operations.base import OURS
 from netcommon.operations.link import down_mark
 from netcommon.scripts.site import HOOKS
-from runtime.errors import NetcommonError, SettingsInvalid
+from runtime.errors import Interrupted, NetcommonError, SettingsInvalid
 from runtime.record import REVERTING, from_json
 from runtime.store import Store
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Protocol
+    from typing import Protocol, TypeVar
 
     from netcommon.host.api.host import Host, Identity, View
     from netcommon.log import Log
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
     from runtime.record import Record
     from runtime.store import Parse
+
+    #: What some work gives.
+    Given = TypeVar("Given")
 
     class Later(Protocol):
         """Calls ``action`` after each of ``delays`` (seconds from now, rising) until it answers False, without holding the caller.
@@ -178,6 +181,22 @@ def owe(node: Node, record: Record, operations: Iterable[Mapping[str, object]], 
             node.store.owed.note(record._replace(state=REVERTING, operations=taken, before=None), node.clock.now())
         except NetcommonError as error:  # a full disk keeps nobody from cleaning up
             log.warning(f"if this is killed, another NIC may not get its address back: {error}")
+
+
+def to_its_end(work: Callable[[], Given], again: Callable[[], object], log: Log) -> Given:
+    """Do ``work``, from which no way leads back: where the call is told to end meanwhile, do ``again`` what is left of it, and then end.
+
+    So a device that was shut is open again, and a NIC of which something is undone is down. ``again`` begins with what is on record and on
+    the host; it is not begun anew itself, or what hangs would hang for ever.
+    """
+    try:
+        return work()
+    except Interrupted:
+        try:
+            again()
+        except NetcommonError as error:
+            log.error(f"what was begun has not come to its end: {error}")
+        raise
 
 
 def locks(node: Node, call: Call) -> Locks:

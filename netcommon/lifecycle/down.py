@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks, owe
+from netcommon.lifecycle.context import ADOPT, HOT_REMOVE, MIGRATE, SHUTDOWN, Outcome, about, alive, any_changed, locks, owe, to_its_end
 from netcommon.lifecycle.renamed_device import follow, name_of, on_device, refuse_strange
 from netcommon.operations import unusable
 from netcommon.operations.base import to_json
@@ -248,24 +248,17 @@ def _finish(node: Node, record: Record, call: Call, held: Locks, view: View) -> 
     owe(node, record, record.operations, call.log)
     # where the NIC has come back to this device, what it has there now is not undone with what was left of before
     again = execute.decode(twin)[0] if here and twin else []
-    try:
-        record = farewell(node, record, call)
-        _undo(node, stored, record, operations, again, call, held)
-    except Interrupted:
-        _end_what_is_begun(node, stored, record, operations, again, call, held)
-        raise
 
+    def undo() -> None:
+        _undo(node, stored, farewell(node, record, call), operations, again, call, held)
 
-def _end_what_is_begun(
-    node: Node, stored: Record, record: Record, operations: Sequence[Operation], again: Sequence[Operation], call: Call, held: Locks
-) -> None:
-    """Undo the rest of a NIC whose down is on record, when the call is told to end: from there no way leads back."""
-    try:
+    def undo_the_rest() -> None:
         there = node.store.read(record.key)
-        if there is not None and there.state == REVERTING:
-            _undo(node, stored, record._replace(state=REVERTING, scripts=False, before=None), operations, again, call, held)
-    except NetcommonError as error:
-        call.log.error(f"it is not down yet, and left to gc: {error}")
+        if there is not None and there.state == REVERTING:  # else nothing of it has begun
+            last = record._replace(state=REVERTING, scripts=False, before=None)
+            _undo(node, stored, last, operations, again, call, held)
+
+    to_its_end(undo, undo_the_rest, call.log)
 
 
 def _undo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netcommon.lifecycle import changed_options
+from netcommon.lifecycle.abandoned import at_work
 from netcommon.lifecycle.context import Outcome, about, alive, any_changed, locks, usable
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
@@ -63,7 +64,8 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
     What fails of one NIC, whatever it is, keeps no other from its end: its locks are waited for LONG_PATIENCE, and its scripts have a
     hook's time limit. Raises no NetcommonError.
 
-    An end that was set in an earlier boot is written down by this boot's clock too. A NIC that has what no file holds loses that too, and
+    An end that was set in an earlier boot is written down by this boot's clock too, and so is what became of a change whose file was
+    written no more. A NIC that has what no file holds loses that too, and
     an emulated twin of Xen's gets what its NIC has.
 
     Where the store is read only nothing is done: each outcome is what would become of the NIC.
@@ -76,11 +78,14 @@ def end_due(node: Node, call: Call, passes: Passes = nothing_passed) -> list[End
         if node.store.readonly:
             _look_at_all(node, now, call, found, passes)
         else:
+            pending: list[str] = []
             if not wanted.due(node.paths, now):
-                wanted.note_ends(node.paths)  # the link that tells of them may be lost
+                pending = wanted.note_ends(node.paths)  # the link that tells of them may be lost
             if wanted.due(node.paths, now):
                 _look_at_all(node, now, call, found, passes)
-                wanted.note_ends(node.paths)
+                pending = wanted.note_ends(node.paths)
+            for uuid in pending:
+                _write_down(node, uuid, call)
         for record in node.store.each(problems):
             if (record.nic.wanted or is_twin(record.nic)) and _there(node, record, (UP, CLOSING)):
                 _held(node, record, now, call, found, Haste(LONG_PATIENCE), passes)
@@ -200,6 +205,17 @@ def _look(node: Node, uuid: str, now: Moment, call: Call, found: list[Ended], ha
         else:
             call.log.error(f"an option that was changed for a while has ended, and holds still: {typed(error)}")
         found.append((uuid, typed(error)))
+
+
+def _write_down(node: Node, uuid: str, call: Call) -> None:
+    """Write down what became of a change that a full disk, or a kill, has left pending: a reboot would forget it."""
+    try:
+        if not at_work(node, uuid):
+            _rewrite(node, uuid, call, lambda there: there, Haste(LONG_PATIENCE))
+    except TryAgain:
+        pass  # whoever is at work on the NIC writes it
+    except Exception as error:  # an extension of the site's raises what it likes
+        call.log.error(f"what was changed of NIC {uuid} is still written down as pending: {typed(error)}")
 
 
 def _rewrite(node: Node, uuid: str, call: Call, edit: Callable[[Wanted], Wanted], haste: Haste) -> None:

@@ -7,7 +7,7 @@ or look of the agent tries again.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, site_scripts
-from netcommon.lifecycle.context import ROLLBACK, START, alive, owe
+from netcommon.lifecycle.context import ROLLBACK, START, alive, owe, to_its_end
 from netcommon.lifecycle.reconcile import confining_first, examine, intended, networks, part, stages, unlike
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.operations.base import to_json
@@ -33,10 +33,11 @@ def fresh(record: Record) -> list[Operation]:
     return execute.Among(before).lacks(execute.decode(record)[0])
 
 
-def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
+def change_back(node: Node, record: Record, call: Call, held: Locks, told: bool = False) -> Record:
     """Make what ``record`` was before its change hold again, and nothing else; return that, as it is on disk then.
 
     The caller holds the locks of the device and the UUID. Raises HostRefused or TryAgain: the NIC stays up, and both lists on record.
+    One that is told to end when it has shut the device opens it first. ``told``: it was told so already, and ends where it is.
     """
     view = execute.once(node)
     if not alive(node, view, record):
@@ -65,21 +66,32 @@ def change_back(node: Node, record: Record, call: Call, held: Locks) -> Record:
     down = list(mending.leaves) or ([shut(before.device, before.ifindex)] if moves else [])
     goes = part(now, outdated, mending.resolved, moved, bool(down))
     steps = _Steps(node, record.key, call, made)
+    kept = [operation for operation in mending.resolved if mending.wants(operation, _all)]
 
     def make() -> list[Operation]:
         view = execute.once(node)
         return confining_first(view, made, mending.order(mending.drifted(view, _all)))
 
-    for comes, operations in stages(down, goes, make):
-        if operations is down:
-            execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
-            continue
-        (steps.apply if comes else steps.revert)(operations)
-    kept = [operation for operation in mending.resolved if mending.wants(operation, _all)]
-    again = [operation for operation, _text in execute.drift(execute.once(node), kept) if operation not in mending.stuck]
-    steps.apply(mending.order(again))
-    if steps.failures:
-        raise HostRefused("; ".join(dict.fromkeys(map(str, steps.failures))))
+    def carry_out() -> None:
+        for comes, operations in stages(down, goes, make):
+            if operations is down:
+                execute.apply(node, down, call.log)  # or nothing: a guest that could not be shut out stays where it is
+                continue
+            (steps.apply if comes else steps.revert)(operations)
+        lost = [operation for operation, _text in execute.drift(execute.once(node), kept) if operation not in mending.stuck]
+        steps.apply(mending.order(lost))
+        if steps.failures:
+            raise HostRefused("; ".join(dict.fromkeys(map(str, steps.failures))))
+
+    def again() -> None:
+        there = node.store.read(record.key)
+        if there is not None and there.before is not None:
+            change_back(node, there, call, held, told=True)
+
+    if told:
+        carry_out()
+    else:
+        to_its_end(carry_out, again, call.log)
     view = execute.once(node)
     hindered = {id(one): why for one in kept if (why := one.hindered(view))}
     for why in dict.fromkeys(hindered.values()):

@@ -239,7 +239,11 @@ class GuestRoute(GuestRouteFields, ThroughTap):
         return self._replace(found=ABSENT) if self.found == FOREIGN else self
 
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
-        return [AddRoute(self.route())] if self != before and self.found != FOREIGN else []
+        from netcommon.operations.ganeti_rule import RTPROT_BOOT, RTPROT_UNSPEC  # where a NIC is adopted
+
+        there = [route for route in self._there(view) if route.metric == METRIC[self.family] and self.leads(route, self.ifindex)]
+        left = any(route.protocol in (RTPROT_UNSPEC, RTPROT_BOOT) for route in there)  # who took it over was ended before this
+        return [AddRoute(self.route())] if self.found != FOREIGN and (left or self != before) else []
 
     def sentence(self) -> str:
         return f"What is for {self.destination} goes to the guest, in {called(self.table, self.number)}."

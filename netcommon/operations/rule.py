@@ -110,7 +110,8 @@ class PolicyRule(PolicyRuleFields, Ruling):
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
         from netcommon.operations.ganeti_rule import unmarked  # where a NIC is adopted
 
-        return [*unmarked(view, (self.family,), self.device, self.number), *(self.apply() if self != before else ())]
+        lacks = self.rule() not in self.same(view)  # who took it over was ended before this
+        return [*unmarked(view, (self.family,), self.device, self.number), *(self.apply() if lacks or self != before else ())]
 
     def shared(self) -> tuple[str, ...]:
         return (f"rule-{self.family}-{self.device}-{self.preference}-{self.table}",)

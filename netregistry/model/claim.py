@@ -13,7 +13,10 @@ class Claim(NamedTuple):
     """A MAC or an address that was ever used; what never was has none.
 
     A claim without holder that is not reserved was freed: it is in quarantine as long as it has an ``until``, which the leader takes away
-    when that is over. ``last`` may have it again at any time.
+    when that is over. ``last`` may have it again at any time. Of a held one ``last`` is there only where that is reported with it still.
+
+    As long as a NIC is reported with what was freed the quarantine has no end: it is FOREVER, which a version that knew no such thing takes
+    for one that began while the clock was fast.
     """
 
     holder: kinds.UuidOrNone = ""  #: a NIC
@@ -33,3 +36,8 @@ class Claim(NamedTuple):
         if self.reserved:
             return "reserved"
         return "quarantined" if self.until else "free"
+
+    @property
+    def used(self) -> bool:
+        """Tell whether its quarantine has not begun to run: a NIC was reported with it, and does not want it."""
+        return self.until >= kinds.FOREVER

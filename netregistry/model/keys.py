@@ -102,3 +102,8 @@ def claims(nic: Nic) -> list[str]:
     """Give the keys of what a NIC claims."""
     found = [address(nic.scope, each) for each in nic.all_addresses]
     return [mac(nic.scope, nic.mac), *found] if nic.mac else found
+
+
+def used(scope: str, report: Report) -> list[str]:
+    """Give the keys of the claims, in a scope, of what a NIC is reported with."""
+    return [mac(scope, each) if each == report.mac else address(scope, each) for each in report.uses]

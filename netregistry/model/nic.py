@@ -86,3 +86,10 @@ class Report(NamedTuple):
     drift: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()
     since: kinds.Time = 0.0
     pending: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()  #: fields that it has as they are wanted only after its next start
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Give the MAC and the addresses that its guest has, each once; none where it is stopped."""
+        if self.state == "stopped":
+            return ()
+        return tuple(each for each in dict.fromkeys((self.mac, self.ip, *self.addresses)) if each)

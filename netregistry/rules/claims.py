@@ -2,14 +2,18 @@
 
 What is asked for (by an operator, by allocation) is refused where somebody has it. What exists already (what an importer or a node has
 found) contends: it stands behind the holder, follows him when he goes, and shows as a conflict until then.
+
+What is given up and still reported is nobody else's: its quarantine begins when no report says any more that a guest has it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netregistry import use
 from netregistry.model import keys
 from netregistry.model.claim import Claim
+from netregistry.model.kinds import FOREVER
 from netregistry.refusal import Refused
 from runtime.moment import local_time
 
@@ -51,12 +55,15 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
             raise Refused("taken", f"{what} has {MOST_CONTENDERS} contenders already")
         draft.put(key, claim._replace(contenders=(*(each for each in claim.contenders if each != nic.uuid), nic.uuid)))
         return
+    if not contends:
+        _unused(draft, key, nic)
     if not contends and standing == "reserved" and not (claim.instance and (claim.cluster, claim.instance) == (nic.cluster, nic.instance)):
         whose = f" for {claim.instance}" if claim.instance else ""
         raise Refused("taken", f"{what} is reserved{whose}: {claim.reserved}", reserved=claim.reserved)
     if not contends and standing == "quarantined" and claim.last != nic.uuid:
         raise Refused("taken", f"{what} was freed, and is in quarantine until {local_time(claim.until)}", until=claim.until)
-    draft.put(key, claim._replace(holder=nic.uuid, contenders=(), freed=0.0, until=0.0, last=""))
+    last = claim.last if claim.last != nic.uuid and use.has(draft, key, claim.last) else ""
+    draft.put(key, claim._replace(holder=nic.uuid, contenders=(), freed=0.0, until=0.0, last=last))
 
 
 def free(draft: Draft, key: str, nic: Nic) -> None:
@@ -64,18 +71,28 @@ def free(draft: Draft, key: str, nic: Nic) -> None:
     claim = draft.claim(key)
     if claim is None:
         return
+    # who is reported with it still is remembered: of several the first one
+    used = next((each for each in (claim.last, nic.uuid) if use.has(draft, key, each)), "")
     if claim.holder != nic.uuid:
         if nic.uuid in claim.contenders:
-            draft.put(key, claim._replace(contenders=tuple(each for each in claim.contenders if each != nic.uuid)))
+            draft.put(key, claim._replace(contenders=tuple(each for each in claim.contenders if each != nic.uuid), last=used))
         return
     if claim.contenders:
-        draft.put(key, claim._replace(holder=claim.contenders[0], contenders=claim.contenders[1:]))
+        draft.put(key, claim._replace(holder=claim.contenders[0], contenders=claim.contenders[1:], last=used))
         return
-    until = draft.now + draft.view.settings.quarantine if draft.view.settings.quarantine else 0.0
-    claim = claim._replace(holder="", freed=draft.now, until=until, last=nic.uuid)
+    claim = claim._replace(holder="", last=used or nic.uuid)
+    draft.put(key, claim)
+    claim = quarantined(draft, key, claim)
     if nic.reserved and not claim.reserved:
         claim = claim._replace(reserved=f"{nic.label} had it", cluster=nic.cluster, instance=nic.instance)
     draft.put(key, claim)
+
+
+def quarantined(draft: Draft, key: str, claim: Claim) -> Claim:
+    """Give a claim as it is freed: its quarantine, if the settings have one, begins now, or when no NIC is reported with it any more."""
+    seconds = draft.view.settings.quarantine
+    until = draft.now + seconds if seconds else 0.0
+    return claim._replace(freed=draft.now, until=FOREVER if use.still(draft, key) else until)
 
 
 def reserve(draft: Draft, key: str, why: str, cluster: str, instance: str) -> Claim:
@@ -99,6 +116,15 @@ def release(draft: Draft, key: str) -> None:
         draft.put(key, claim)
     else:
         draft.delete(key)  # it was reserved, and never used
+
+
+def _unused(draft: Draft, key: str, nic: Nic) -> None:
+    """Raise Refused where another NIC is reported with it."""
+    for uuid, node in use.users(draft, key):
+        if uuid != nic.uuid:
+            there = draft.node(node)
+            where = there.name if there else node
+            raise Refused("taken", f"{_what(key)} is in use: {where} reports that {_named(draft, uuid)} has it still", holder=uuid)
 
 
 def _what(key: str) -> str:

@@ -6,12 +6,16 @@ several at once.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from netregistry import use
 from netregistry.model.claim import Claim
+from netregistry.model.kinds import FOREVER
 from netregistry.model.nic import Nic
 from netregistry.request import Done
 from netregistry.rules import holders
+from netregistry.rules.claims import quarantined
 from runtime import validate
 
 if TYPE_CHECKING:
@@ -37,18 +41,23 @@ def options(draft: Draft, part: Part) -> Done:
 def quarantine(draft: Draft, part: Part) -> Done:
     """Let what was freed be given out again when its quarantine is over.
 
-    None lasts longer from now on than the setting says: one that does began while the clock was fast, or the setting was another one.
+    Where a NIC is reported with it, which may be found out only now, it has not begun: it begins when none is any more. None lasts longer
+    from now on than the setting says: one that does began while the clock was fast, or the setting was another one.
     """
-    ended = draft.view.due(Claim, draft.now, AT_ONCE)
+    view = draft.view
+    ended = view.due(Claim, draft.now, AT_ONCE)
     for key in ended:
         claim: Claim = draft.get(key)
-        draft.put(key, claim._replace(until=0.0))
-    latest = draft.now + draft.view.settings.quarantine
-    long = draft.view.far(Claim, latest + SLACK, AT_ONCE - len(ended))
+        draft.put(key, claim._replace(until=FOREVER if use.still(view, key) else 0.0))
+    begun = tuple(islice(use.over(view), AT_ONCE - len(ended)))
+    for key in begun:
+        draft.put(key, quarantined(draft, key, draft.get(key)))
+    latest = draft.now + view.settings.quarantine
+    long = view.far(Claim, latest + SLACK, AT_ONCE - len(ended) - len(begun))
     for key in long:
         claim = draft.get(key)
         draft.put(key, claim._replace(freed=min(claim.freed, draft.now), until=latest))
-    return Done(200, "", {"ended": len(ended), "shortened": len(long)})
+    return Done(200, "", {"ended": len(ended), "begun": len(begun), "shortened": len(long)})
 
 
 def sweep(draft: Draft, part: Part) -> Done:
@@ -74,7 +83,8 @@ def next_end(view: View) -> float:
 def wanted(view: View, now: float) -> tuple[str, ...]:
     """Give the actions that there is something for."""
     found = [action for kind, action in ((Nic, "options.end"), (Claim, "quarantine.end")) if view.due(kind, now, 1)]
-    if "quarantine.end" not in found and view.far(Claim, now + view.settings.quarantine + SLACK, 1):
+    far = now + view.settings.quarantine + SLACK
+    if "quarantine.end" not in found and (view.far(Claim, far, 1) or next(use.over(view), None) is not None):
         found.append("quarantine.end")
     if next(orphans(view), None) is not None:
         found.append("claims.sweep")

@@ -136,10 +136,23 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     changes: list[Put | Delete] = [Put(key, dump(made))]
     changes += [Put(keys.seen(who.name, report.nic), dump(report)) for report in wanted.nics]
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
-    commit = Commit((Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))), tuple(changes))
+    tests = [Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))]
+    reports = {**{report.nic: report for report in wanted.nics}, **dict.fromkeys(wanted.removed)}
+    if keys.LEDGER not in view.unreadable and any(_news(view, who.name, nic, report) for nic, report in reports.items()):
+        # what was planned without these reports is planned anew: it may give out what a guest has
+        tests.append(Expect(keys.LEDGER, view.at(keys.LEDGER)))
+        changes.append(Put(keys.LEDGER, dump(view.ledger)))
+    commit = Commit(tuple(tests), tuple(changes))
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit
+
+
+def _news(view: View, node: str, uuid: str, report: Report | None) -> bool:
+    """Tell whether a report names another MAC or address than the one before, of those that its NIC does not want."""
+    nic, before = view.nic(uuid), view.get(keys.seen(node, uuid))
+    said = set(report.uses if report is not None else ()) ^ set(before.uses if before is not None else ())
+    return bool(said.difference((nic.mac, *nic.all_addresses)) if nic is not None else said)
 
 
 def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: float) -> Commit:

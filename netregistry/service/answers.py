@@ -63,7 +63,7 @@ class ClaimItem(NamedTuple):
 
 
 class ConflictItem(NamedTuple):
-    """A MAC or an address that more than one NIC wants."""
+    """A MAC or an address that more than one NIC wants, or is reported with."""
 
     conflict: Conflict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from netregistry.state import State
+from netregistry.state import State, all_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,10 +55,11 @@ def rendered(figures: Figures, registry: Registry, waiting: int) -> str:
 
 def _metrics(figures: Figures, registry: Registry, waiting: int) -> Iterator[_Metric]:
     view, streams = registry.local.view, registry.streams
+    conflicts = len(all_conflicts(view, registry.states.members("conflict")))
     for kind in ("networks", "nics", "nodes"):
         yield _Metric(f"netregistry_{kind}", "gauge", f"{kind} that there are.", len(view.all(kind)))
     yield _Metric("netregistry_nodes_alive", "gauge", "Nodes with a lease.", len(view.all("alive")))
-    yield _Metric("netregistry_conflicts", "gauge", "MACs and addresses that several NICs want.", len(view.members("contended")))
+    yield _Metric("netregistry_conflicts", "gauge", "MACs and addresses that several NICs want or have.", conflicts)
     yield _Metric("netregistry_unreadable", "gauge", "Keys whose values cannot be read.", len(view.unreadable))
     yield _Metric("netregistry_revision", "gauge", "Revision of the view.", view.revision)
     yield _Metric("netregistry_leader", "gauge", "1: this service leads.", registry.leads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netregistry import state
+from netregistry import state, use
 from netregistry.actions import ACTIONS
 from netregistry.model import keys
 from netregistry.model.claim import Claim
@@ -101,7 +101,7 @@ class Reader:
 
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
-        found = list(state.all_conflicts(view)) if "cursor" not in wanted else []
+        found = state.all_conflicts(view, self._states.members("conflict")) if "cursor" not in wanted else []
         rows = Rows([each.claim for each in found], [0] * len(found), found)
         return self._paged("conflicts", rows, wanted, lambda _view, row: answers.ConflictItem(row.value))
 
@@ -182,8 +182,7 @@ class Reader:
                 break
             value = view.get(key)
             if isinstance(value, Claim):
-                why = f"reserved: {value.reserved}" if value.reserved else f"in quarantine until {local_time(value.until)}"
-                found.append(answers.FoundItem(kind, value.last, why, word if word in key else key.rpartition("/")[2]))
+                found.append(answers.FoundItem(kind, value.last, _kept(view, key, value), word if word in key else key.rpartition("/")[2]))
             elif value is not None:
                 found.append(answers.FoundItem(kind, value.uuid, getattr(value, "label", value.name), word))
         shown = f"{view.epoch}:{view.revision}"
@@ -247,7 +246,7 @@ class Reader:
             nics=len(view.all("nics")),
             nodes=len(view.all("nodes")),
             alive=len(view.all("alive")),
-            conflicts=len(view.members("contended")),
+            conflicts=len(state.all_conflicts(view, self._states.members("conflict"))),
             streams=streams,
             history=view.ledger.kept,
             unreadable=tuple(sorted(view.unreadable)[:USUAL]),
@@ -271,6 +270,16 @@ def _certificate(view: View, row: Row) -> answers.CertificateItem:
 def _token(view: View, row: Row) -> answers.TokenItem:
     fields = {name: value for name, value in row.value._asdict().items() if name != "proof"}
     return answers.TokenItem(_shown(view, row), **fields)
+
+
+def _kept(view: View, key: str, claim: Claim) -> str:
+    """Say why a MAC or an address that no NIC wants is not given out."""
+    if claim.reserved:
+        return f"reserved: {claim.reserved}"
+    names = [node.name if (node := view.node(where)) else where for _nic, where in use.users(view, key)]
+    if names:
+        return f"in use still, as {', '.join(sorted(set(names)))} reports"
+    return f"in quarantine until {local_time(claim.until)}" if claim.until else "in quarantine"
 
 
 def _import(view: View, row: Row) -> answers.ImportItem:

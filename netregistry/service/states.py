@@ -12,6 +12,7 @@ from netregistry.model.claim import Claim
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from netregistry.model.nic import Nic, Report
     from netregistry.state import State
     from netregistry.stores.base import Batch
     from netregistry.view import View
@@ -67,15 +68,39 @@ def _affected(view: View, key: str) -> Iterator[str]:
     kind, _, rest = key.partition("/")
     if kind == "nics":
         yield key
+        for nic in (view.replaced[key][0], view.get(key)):
+            if nic is not None:
+                yield from _had(view, nic, (report for _node, report, _at in view.seen(nic.uuid)))
     elif kind == "seen":
-        yield keys.nic(rest.partition("/")[2])
+        yield from _reported(view, rest.partition("/")[2], (view.replaced[key][0], view.get(key)))
     elif kind in ("alive", "nodes") or (kind == "reports" and _lives_again(view, key)):
         for seen in view.members("on", rest):
-            yield keys.nic(seen.rpartition("/")[2])
+            yield from _reported(view, seen.rpartition("/")[2], (view.get(seen),))
     elif kind in ("macs", "addresses"):
         for claim in (view.replaced[key][0], view.get(key)):
             if isinstance(claim, Claim):
                 yield from (keys.nic(nic) for nic in (claim.holder, *claim.contenders) if nic)
+        for seen in view.using(rest.partition("/")[2]):
+            yield keys.nic(seen.rpartition("/")[2])
+
+
+def _reported(view: View, uuid: str, reports: Iterable[Report | None]) -> Iterator[str]:
+    """Give the key of a NIC of which something is reported, and of those that hold what it has."""
+    yield keys.nic(uuid)
+    for kept in view.members("kept", uuid):
+        yield keys.nic(view.get(kept).holder)
+    nic = view.nic(uuid)
+    if nic is not None:
+        yield from _had(view, nic, (report for report in reports if report is not None))
+
+
+def _had(view: View, nic: Nic, reports: Iterable[Report]) -> Iterator[str]:
+    """Give the keys of the NICs that hold what a NIC is reported with, in its own scope."""
+    for report in reports:
+        for key in keys.used(nic.scope, report):
+            claim = view.claim(key)
+            if claim is not None and claim.holder:
+                yield keys.nic(claim.holder)
 
 
 def _lives_again(view: View, key: str) -> bool:

@@ -7,6 +7,7 @@ where all wait, the next one to wake is next.
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -123,10 +124,9 @@ class Scheduler:
         stepping = _Os(self)
         before = runtime.locks.Locks._lock
 
-        def lock(locks: runtime.locks.Locks, which: str, file: int, name: str) -> int:
-            descriptor = before(locks, which, file, name)
+        def lock(locks: runtime.locks.Locks, which: str, file: int, name: str, held: dict[int, io.FileIO]) -> None:
+            before(locks, which, file, name, held)
             self.locked(which)
-            return descriptor
 
         vars(runtime.folder)["os"] = vars(runtime.locks)["os"] = stepping
         setattr(runtime.locks.Locks, "_lock", lock)  # noqa: B010 -- the type checker allows no other way

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+FOREVER = 1e11  # the end of a quarantine that has not begun
 WANTED = ("networks/", "nics/", "nodes/", "macs/", "addresses/", "imports/", "settings")
 
 
@@ -45,6 +46,7 @@ class Checker:
                     touched |= set(claims(each)) if each else set()
         for key in touched:
             self._claim(key, before.get(key), self.state.get(key))
+            self._not_anothers(key, before)
         for key in changed:
             if key.startswith("nics/") and key in self.state:
                 self._nic(self.state[key])
@@ -101,7 +103,18 @@ class Checker:
             assert self.state[f"nics/{other}"].get("master", "registry") != "registry", "two of the registry's own have one address"
         if before and before.get("holder") and not holders:
             assert after is not None and after["freed"] > 0, "what was freed is forgotten"
-            assert after.get("until", 0) == (after["freed"] + self.quarantine if self.quarantine else 0)
+            until = after["freed"] + self.quarantine if self.quarantine else 0
+            assert after.get("until", 0) in (until, FOREVER)
+
+    def _not_anothers(self, key: str, before: dict[str, dict[str, Any]]) -> None:
+        """What a guest has, as its node reports, is given to no other NIC; what exists already (a node's, an importer's) contends."""
+        after, old = self.state.get(key) or {}, before.get(key) or {}
+        holder = after.get("holder", "")
+        if not holder or holder == old.get("holder") or holder in old.get("contenders", ()):
+            return
+        if self.state[f"nics/{holder}"].get("master", "registry") == "registry":
+            having = users(before, key) - {holder}
+            assert not having, f"{key} was given to {holder}, and {having} are reported with it"
 
     def _nics(self, key: str) -> list[tuple[str, dict[str, Any]]]:
         return [(name.partition("/")[2], each) for name, each in self.state.items() if name.startswith("nics/")]
@@ -124,6 +137,12 @@ class Checker:
         assert wanted.keys() == self.replayed.keys(), "history does not lead to what there is"
         assert all(subset(value, self.replayed[key]) for key, value in wanted.items())
 
+    def settled(self) -> None:
+        """When the leader has done all that is due, no quarantine waits for the end of a report that there is not."""
+        for key, claim in self.state.items():
+            if key.startswith(("macs/", "addresses/")) and claim.get("until") == FOREVER:
+                assert not claim.get("holder") and users(self.state, key), f"the quarantine of {key} does not begin"
+
     def to_give(self, network: str) -> str | None:
         """The IPv4 address that is to be given out next in a small network without ranges, found by looking at each; None: none."""
         said = self.state[f"networks/{network}"]
@@ -131,13 +150,28 @@ class Checker:
         free: list[tuple[float, int, str]] = []
         for host in subnet.hosts():
             claim = self.state.get(f"addresses/{network}/{host}")
-            if str(host) == said.get("gateway"):
+            if str(host) == said.get("gateway") or users(self.state, f"addresses/{network}/{host}"):
                 continue
             if claim is None:
                 return str(host)
             if not (claim.get("holder") or claim.get("reserved") or claim.get("until")):
                 free.append((claim["freed"], int(host), str(host)))
         return min(free)[2] if free else None
+
+
+def users(state: dict[str, dict[str, Any]], key: str) -> set[str]:
+    """NICs that joined nodes report with what is claimed at ``key``, in its scope or since they had it last; found by looking at each."""
+    _kind, scope, what = key.split("/", 2)
+    found = set()
+    for name, report in state.items():
+        if not name.startswith("seen/") or report["state"] == "stopped" or f"nodes/{name.split('/')[1]}" not in state:
+            continue
+        if what in (report.get("mac"), report.get("ip")):
+            nic = state.get(f"nics/{report['nic']}")
+            here = nic is not None and (nic.get("network") or nic.get("cluster") or "none") == scope
+            if here or state.get(key, {}).get("last") == report["nic"]:
+                found.add(report["nic"])
+    return found
 
 
 def claims(nic: dict[str, Any]) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import click
 
+from netcommon.cli import signals
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, json_option, say, table
 from netcommon.cli.progress import progress_option, steps
+from netcommon.lifecycle.context import Call
 from runtime import validate
 from runtime.errors import UNAVAILABLE
+from runtime.nic import Nic
 
 HEADINGS = ("INSTANCE", "NIC", "UUID", "DEVICE", "ACTION", "WHY")
 
@@ -34,8 +37,14 @@ def adopt(ctx: click.Context, instances: tuple[str, ...], every: bool, dry_run: 
         raise click.UsageError("name instances, or give --all")
     names = [validate.instance(name) for name in instances]
     node = app.node(readonly=dry_run)
+
+    def begun(nic: Nic) -> Call:
+        signals.between()
+        return app.call(nic=nic)
+
     with steps("adopt", wanted=progress) as step:
-        found = lifecycle.adopt(node, lambda nic: app.call(nic=nic), names, dry_run, step)
+        found = lifecycle.adopt(node, begun, names, dry_run, step)
+        signals.between()
         found += lifecycle.leftovers(node, app.call(), dry_run) if every else []
     if as_json:
         answer("adopt", nics=[one._asdict() for one in found])

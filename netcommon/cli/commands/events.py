@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from netcommon.cli import signals
 from netcommon.cli.app import App
 from netcommon.cli.names import complete
 from netcommon.cli.output import coloured, json_option
@@ -58,6 +59,7 @@ def events(app: App, names: tuple[str, ...], follow: bool, since: str, as_json: 
 
     agent = following.OfAgent(app.paths.state, node.identity.netns)
     follower = following.Follower(agent, lambda: following.OfRecords(node.store, app.clock.wall), say, app.clock.now)
+    signals.take_no_ctrl_c()
     try:
         past = follower.past()
         if since or not follow:

@@ -121,6 +121,20 @@ def comes(events: KernelEvents, *change: str) -> list[Came]:
     return [event for event in found if isinstance(event, Came) and (NAME, "lo") not in event.marks]
 
 
+OF_THE_NODE = {
+    "a rule": ("rule", "add", "from", "192.0.2.99", "table", "77"),
+    "a rule of IPv6": ("-6", "rule", "add", "from", "2001:db8::99", "table", "77"),
+    "an address": ("address", "add", "192.0.2.99/24", "dev", "lo"),
+}
+
+
+@pytest.mark.parametrize("change", OF_THE_NODE)
+def test_what_no_nic_is_about_is_told_as_well(events: KernelEvents, change: str) -> None:
+    """A registry is told of the node's addresses and tables; the device that ends ``heard`` has no such event."""
+    heard(events, lambda: None)
+    assert Changed(()) in heard(events, lambda: run("ip", *OF_THE_NODE[change]))
+
+
 def test_what_nics_stand_on_comes(events: KernelEvents, port: int) -> None:
     """A device by its name, however it has got it; a default route of a family."""
     comes(events, "ip", "link", "set", "br0", "up")

@@ -19,7 +19,7 @@ def same(one: View, other: View) -> bool:
         [sorted(view.all(kind).items()) for kind in keys.TYPES]
         + [
             sorted(view.groups(name))
-            for name in ("network", "instance", "named", "seen", "on", "unheld", "contended", "cluster", "mastered")
+            for name in ("network", "instance", "named", "seen", "on", "unheld", "contended", "used", "kept", "cluster", "mastered")
         ]
         + [[sorted(view.members(name, *of)) for of in sorted(view.groups(name))] for name in ("network", "instance", "seen", "unheld")]
         + [view.due(Nic, 1e11, 1000), view.due(Claim, 1e11, 1000), view.revision, view.epoch]

@@ -8,16 +8,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from netagent.thread_locks import GATES
-from runtime.errors import TryAgain, WaitsForUs
+from runtime.errors import Interrupted, TryAgain, WaitsForUs
 from runtime.folder import Folder
 from runtime.locks import FILES, SETS, Locks, number
 from tests.support.bootstrap import ROOT
 from tests.support.nics import U1, U2
+from tests.support.told_to_end import Lines
 
 
 @pytest.fixture
@@ -62,6 +64,7 @@ def test_what_waits_for_us_is_not_waited_for(folder: Folder) -> None:
                 with Locks(folder, clock.now + 5, clock, clock.sleep, kept=(U1,)) as second:
                     with pytest.raises(WaitsForUs, match=U1) as caught:
                         getattr(second, which)([name])
+                    assert (f"which has the same lock file as '{name}'" in str(caught.value)) == (name == like)
                     assert caught.value.status == 75 and clock.slept == []
                     with pytest.raises(TryAgain) as late:
                         getattr(second, which)(["other"])
@@ -79,7 +82,7 @@ def test_a_held_lock_ends_in_try_again_at_the_deadline(folder: Folder) -> None:
         with second, pytest.raises(TryAgain) as caught:
             second.uuids([U1])
         assert caught.value.status == 75
-        assert U1 in str(caught.value)
+        assert f"the lock of uuid '{U1}', or of another that has the same lock file, is held by process" in str(caught.value)
         assert f"process {os.getpid()}" in str(caught.value)
         assert clock.now == pytest.approx(102.0)
         assert max(clock.slept) <= 0.05
@@ -160,7 +163,8 @@ def test_names_that_share_a_file_are_locked_once(folder: Folder) -> None:
 def test_a_dead_process_holds_nothing(folder: Folder) -> None:
     code = (
         "import sys, time\nfrom runtime.folder import Folder\nfrom runtime.locks import Locks\n"
-        "Locks(Folder.find(sys.argv[1]), 0, time.monotonic, time.sleep).uuids([sys.argv[2]])\nprint('held', flush=True)\ntime.sleep(60)\n"
+        "locks = Locks(Folder.find(sys.argv[1]), 0, time.monotonic, time.sleep)\nlocks.uuids([sys.argv[2]])\n"
+        "print('held', flush=True)\ntime.sleep(60)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, folder.path, U1], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
@@ -266,3 +270,36 @@ def test_a_deadline_is_put_off_for_what_is_taken_later(folder: Folder) -> None:
             with pytest.raises(TryAgain):
                 mine.anew(["k"])
             assert sum(clock.slept) == pytest.approx(3.0)
+
+
+def test_what_is_locked_is_known_wherever_a_signal_comes(folder: Folder) -> None:
+    """Told to end at any line of taking locks and of letting them go, a process takes them again at once on its way back."""
+
+    def work(locks: Locks) -> None:
+        with locks:
+            try:
+                locks.devices(["a", "b"])
+                locks.uuids([U1])
+                locks.keys(["k", "l"])
+                locks.release_keys()
+                locks.anew(["l", "m"])
+                locks.anew(["l", "n"])
+            finally:
+                locks.anew(["k", "l"])
+
+    before = len(os.listdir("/proc/self/fd"))
+    with Lines() as whole:
+        work(make(folder)[0])
+    assert whole.count > 100
+    for at in range(whole.count):
+        locks, clock = make(folder)
+        with Lines(at) as lines, suppress(Interrupted):
+            work(locks)
+        locks.release()  # as the process's end does
+        other, waited = make(folder)
+        with other:
+            other.devices(["a", "b"])
+            other.uuids([U1])
+            other.keys(["k", "l", "m", "n"])
+        assert waited.slept == clock.slept == [], lines.where
+        assert len(os.listdir("/proc/self/fd")) == before, lines.where

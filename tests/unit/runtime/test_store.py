@@ -42,7 +42,8 @@ def test_modes_do_not_depend_on_the_umask(store: Store, state: Path, umask: int)
     try:
         store.write(record())
         store.owners.claim("rule:tap0", U1)
-        store.locks(0, lambda: 0, lambda _: None).devices(["tap0"])
+        with store.locks(0, lambda: 0, lambda _: None) as held:
+            held.devices(["tap0"])
     finally:
         os.umask(before)
     for path in [state, *state.rglob("*")]:

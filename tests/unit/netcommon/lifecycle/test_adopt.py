@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from netcommon.host.api.facts import AF_INET, PROTOCOL, BridgeVlan, Link, OvsPort, Route, Rule
 from netcommon.host.api.requests import AddVlan, DeleteVlan, PutOvsPort, Request, SetSysctl
+from runtime.errors import Interrupted
+from tests.support.cli import Cli
 from tests.support.ganeti_guest import PID, A, B, C, D, Guest
+from tests.support.sim import Killed
+from tests.support.told_to_end import at_request
 
 
 def state(guest: Guest) -> list[object]:
@@ -330,3 +335,46 @@ def test_an_adopted_nic_that_loses_its_vlan(guest: Guest, tmp_path: Path, defaul
     guest.cli("up", "--env-file", str(tmp_path / "variables"))
     assert list(host.view().vlans(index)) == ([BridgeVlan(default, True, True)] if default else [])
     guest.cli("check")
+
+
+def routed(folder: Path, preference: int) -> Guest:
+    """A routed guest as Ganeti's script has it, whose rule has this preference."""
+    cli = Cli(folder)
+    guest = Guest(cli)
+    guest.nic(A, "routed", "guests", "10.0.0.5", descriptor=20)
+    index = guest.tap("tap0", 20, bridge="")
+    cli.host.kernel.add_rule(Rule(AF_INET, preference, "tap0", 100, protocol=3))
+    cli.host.kernel.add_route(Route(AF_INET, 100, "10.0.0.5/32", index, protocol=3))
+    return guest
+
+
+@pytest.mark.parametrize("preference", [500, 32765])
+@pytest.mark.parametrize("ends", [Interrupted, Killed])
+def test_what_was_not_taken_over_is_when_it_is_adopted_again(tmp_path: Path, ends: type[BaseException], preference: int) -> None:
+    """Ended before any of its requests, by a signal or at once; a signal leaves no guest without its rule meanwhile."""
+    whole = routed(tmp_path / "whole", preference)
+    whole.adopt()
+    for number in range(40):
+        guest = routed(tmp_path / f"{number}", preference)
+        with at_request(guest.cli.host, number, ends) as told, suppress(ends):
+            guest.adopt()
+        kernel = guest.cli.host.kernel
+        if ends is Interrupted:
+            assert [rule.table for rule in kernel.rules if rule.iif == "tap0"] != [], number
+        assert kernel.links[guest.cli.host.view().link("tap0").index].up  # type: ignore[union-attr]
+        guest.adopt()
+        assert state(guest) == state(whole), number
+        assert [route.protocol for route in kernel.routes] == [PROTOCOL]
+        guest.cli("check")
+        if not told():
+            break
+    assert number > 5 and not told()
+
+
+def test_a_route_that_an_administrator_has_put_in_its_place_is_not_taken(tmp_path: Path) -> None:
+    guest = routed(tmp_path, 500)
+    guest.adopt()
+    kernel = guest.cli.host.kernel
+    kernel.routes = [route._replace(protocol=4) for route in kernel.routes]
+    guest.adopt()
+    assert [route.protocol for route in kernel.routes] == [4]

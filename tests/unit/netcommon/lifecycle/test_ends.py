@@ -31,6 +31,7 @@ from runtime.environment import DownHint
 from runtime.errors import HostRefused, Interrupted
 from runtime.folder import Folder
 from runtime.nic import Nic
+from runtime.paths import Paths
 from runtime.record import CHANGING, CLOSING, UP, Record
 from tests.support.sim import Sim, nic
 
@@ -411,3 +412,45 @@ def test_an_up_takes_nothing_from_a_folder_that_others_can_write(sim: Sim, what:
     assert any("count for nothing" in found.text and "chmod 755" in found.remedy for found in files.permissions(patient))
     with pytest.raises(HostRefused):
         change(sim.node, uuid(0), sim.call(), setting(sim.node, {"isolated": "yes"}, ()))
+
+
+@pytest.mark.parametrize("unset", [False, True], ids=["set", "unset"])
+def test_what_could_not_be_written_down_is_written_later(tmp_path: Path, unset: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full when the change held: once there is room, whoever has the time writes it, and a reboot does not forget it."""
+    sim = Sim(str(tmp_path))
+    sim.up(guest(0))
+    if unset:
+        change(sim.node, uuid(0), sim.call(), setting(sim.node, {"isolated": "yes"}, ()))
+    write, written = wanted.write, list[str]()
+
+    def full(paths: Paths, key: str, there: wanted.Wanted) -> None:
+        written.append(key)
+        if len(written) > 1:
+            raise HostRefused("no space left on device")
+        write(paths, key, there)
+
+    edit = setting(sim.node, {}, ("isolated",)) if unset else setting(sim.node, {"isolated": "yes"}, ())
+    with monkeypatch.context() as patched:
+        patched.setattr(wanted, "write", full)
+        assert change(sim.node, uuid(0), sim.call(), edit).changed
+        end_due(sim.node, sim.call())
+    assert [line for line in sim.lines if "still written down as pending" in line]
+    assert wanted.read(sim.paths, uuid(0), []).pending is not None
+    assert end_due(sim.node, sim.call()) == []
+    assert wanted.read(sim.paths, uuid(0), []).pending is None
+    sim.reboot()
+    sim.tap("tap0")
+    sim.up(guest(0))
+    assert [each.option for each in sim.record(uuid(0)).nic.wanted] == ([] if unset else ["isolated"])
+
+
+def test_what_is_pending_of_a_nic_that_is_worked_on_is_left_alone(sim: Sim) -> None:
+    there = wanted.read(sim.paths, uuid(0), [])
+    wanted.write(sim.paths, uuid(0), there._replace(pending=there._replace(local=())))
+    sim.lines.clear()
+    with sim.node.store.locks(time.monotonic() + 5, time.monotonic, time.sleep) as held:
+        held.uuids({uuid(0)})
+        assert end_due(sim.node, sim.call()) == [] and sim.lines == []
+        assert wanted.read(sim.paths, uuid(0), []).pending is not None
+    end_due(sim.node, sim.call())
+    assert wanted.read(sim.paths, uuid(0), []) == there

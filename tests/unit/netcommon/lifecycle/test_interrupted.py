@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,10 +20,11 @@ from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.context import Node
 from netcommon.lifecycle.gc import gc
 from netcommon.lifecycle.site_scripts import Scripts
+from netcommon.operations.base import Operation
 from runtime import wanted
 from runtime.errors import Interrupted
 from runtime.nic import Nic
-from runtime.record import UP
+from runtime.record import UP, Record
 from runtime.wanted import Wanted
 from tests.support.bootstrap import ROOT
 from tests.support.sim import Sim, nic
@@ -79,6 +81,30 @@ def test_an_up_stands_from_when_that_is_on_record(tmp_path: Path, monkeypatch: p
     assert len([line for line in sim.lines if "after the NIC's own work" in line]) == 2
 
 
+def test_a_signal_when_the_intent_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is done yet: what is on record is as it was, of a first up and of another one."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    before, intend = sim.picture(), BringUp._intend
+
+    def told(attempt: BringUp, record: Record, operations: list[Operation]) -> None:
+        intend(attempt, record, operations)
+        raise Interrupted("ended by signal 15")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BringUp, "_intend", told)
+        with pytest.raises(Interrupted):
+            sim.up(guest(1))
+    assert (sim.records(), sim.files(), sim.picture()) == ([], [], before)
+    sim.up(guest(1))
+    was = sim.record(guest(1).uuid), sim.files(), sim.picture()
+    with monkeypatch.context() as patched:
+        patched.setattr(BringUp, "_intend", told)
+        with pytest.raises(Interrupted):
+            sim.up(nic("routed", **{**guest(1).environment, "IP": "10.0.0.9"}))
+    assert (sim.record(guest(1).uuid), sim.files(), sim.picture()) == was
+
+
 def test_a_signal_when_the_last_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The change holds, and its file says so: that is what is answered."""
     sim = Sim(str(tmp_path))
@@ -96,6 +122,29 @@ def test_a_signal_when_the_last_file_is_written(tmp_path: Path, monkeypatch: pyt
     assert change(sim.node, guest(1).uuid, sim.call(), setting(sim.node, {"spoof_guard": "no"}, (), 0.0)).changed
     assert wanted.read(sim.paths, guest(1).uuid, []) == written[-1] and written[-1].pending is None
     assert [line for line in sim.lines if "ended by signal 15" in line] != []
+
+
+def test_a_signal_before_the_last_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change holds, and is answered as done: it is kept before the call ends, and a reboot does not forget it."""
+    sim = Sim(str(tmp_path))
+    sim.tap("tap1")
+    sim.up(guest(1))
+    keep, came = changes._keep, list[Wanted]()
+
+    def kept(node: Node, nic: Nic, before: Wanted, after: Wanted) -> None:
+        came.append(after)
+        if len(came) == 2:
+            raise Interrupted("ended by signal 15")
+        keep(node, nic, before, after)
+
+    monkeypatch.setattr(changes, "_keep", kept)
+    assert change(sim.node, guest(1).uuid, sim.call(), setting(sim.node, {"spoof_guard": "no"}, (), 0.0)).changed
+    there = wanted.read(sim.paths, guest(1).uuid, [])
+    assert there.pending is None and [each.option for each in there.local] == ["spoof_guard"]
+    sim.reboot()
+    sim.tap("tap1")
+    sim.up(guest(1))
+    assert [each.option for each in sim.record(guest(1).uuid).nic.wanted] == ["spoof_guard"]
 
 
 def test_ctrl_c_when_a_change_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +254,29 @@ call.run("kvm-ifup", lambda door, environ, argv: 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_hook_takes_back_what_it_has_begun(number: signal.Signals) -> None:
+    """A terminal's signals reach the hooks of a QEMU that runs in it; what the caller ignores is no signal."""
+    code = f"""
+import os, signal
+from netcommon.doors import call
+def work(door, environ, argv):
+    try:
+        os.kill(os.getpid(), {int(number)})
+        return 0
+    finally:
+        os.kill(os.getpid(), {int(number)})
+        print("undone", flush=True)
+call.run("kvm-ifup", work)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (75, "undone\n", f"netcommon: error: ended by signal {int(number)}\n")
+    if number != signal.SIGTERM:
+        ignoring = f"import signal\nsignal.signal({int(number)}, signal.SIG_IGN)\n{code}"
+        done = subprocess.run([sys.executable, "-c", ignoring], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "undone\n", "")
 
 
 @pytest.mark.parametrize("first", ["SIGTERM", "SIGALRM"])

@@ -113,7 +113,7 @@ def test_who_finds_contends_and_follows(registry: Registry) -> None:
     assert registry.refused("nic.add", "", {"network": blue, "ip": "192.0.2.5"}, first)["kind"] == "taken", "a definition asks"
     second = registry.nic(first, network=blue, ip="192.0.2.5", found=True)
     third = registry.nic(GANETI, network=blue, ip="192.0.2.5")
-    (conflict,) = all_conflicts(registry.local.view)
+    (conflict,) = all_conflicts(registry.local.view, ())
     assert (conflict.claim, conflict.holder, conflict.contenders) == (key, holder.uuid, (second.uuid, third.uuid))
     registry.do("nic.delete", second.uuid, None, first)
     claim = registry.claim(key)
@@ -121,7 +121,7 @@ def test_who_finds_contends_and_follows(registry: Registry) -> None:
     registry.do("nic.delete", holder.uuid)
     claim = registry.claim(key)
     assert claim and (claim.holder, claim.contenders, claim.standing) == (third.uuid, (), "held")
-    assert list(all_conflicts(registry.local.view)) == []
+    assert list(all_conflicts(registry.local.view, ())) == []
     assert registry.refused("nic.add", "", {"found": True})["field"] == "found"
 
 

@@ -15,6 +15,7 @@ from tests.support.registry import GANETI, NODES, OPERATOR, Registry, node
 
 CLUSTER = GANETI.name
 NICS = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(6)]
+BLUE = "13264fb6-0667-415f-9a43-786dc01cbf24"
 AGENTS = [f"{number:08x}-2222-4222-8222-222222222222" for number in range(2)]
 
 
@@ -49,7 +50,7 @@ def something(registry: Kept, chance: random.Random) -> None:
     if kind == "add":
         registry.ask("nic.add", "", {"uuid": uuid, "mac": mac, "found": who.role != "operator", "cluster": ""}, who)
     elif kind == "set":
-        registry.ask("nic.set", uuid, {"mac": mac}, who)
+        registry.ask("nic.set", uuid, {"mac": mac, **({"network": chance.choice(["", BLUE])} if chance.random() < 0.3 else {})}, who)
     elif kind == "delete":
         registry.ask("nic.delete", uuid, {"force": True})
     elif kind == "report" and chance.random() < 0.8:
@@ -72,6 +73,7 @@ def something(registry: Kept, chance: random.Random) -> None:
 
 def history(seed: int, steps: int) -> set[State]:
     registry, chance = Kept(seed), random.Random(seed)
+    registry.network(uuid=BLUE)
     for number in range(2):
         registry.join(number, CLUSTER)
         registry.local.sign_on(node(number), AGENTS[number], 20.0)
