@@ -361,17 +361,20 @@ def test_who_may_hold(registry: Registry) -> None:
     assert registry.refused("importer.hold", CLUSTER, {**reading, "seen": {"master": "x", "serial": 1}})["kind"] == "invalid"
 
 
-def test_a_registry_that_was_restored_gets_all_again(registry: Registry) -> None:
-    """Another epoch is seen by the next answer, and then all is compared."""
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_registry_that_was_restored_gets_all_again(registry: Registry, changed: bool) -> None:
+    """Another epoch is seen before anything is asked, also where the configuration is as it was, and then all is compared."""
     importing = Node(registry)
     cluster = small()
     importing.read(cluster)
+    assert not importing.importer.outdated()
     other = Registry(SqliteStore.create(":memory:", "second", lambda: registry.time))
     other.do("importer.hold", CLUSTER, {"uuid": CLUSTER_UUID, "master": MASTERS[FIRST], "node": FIRST, "serial": 1})
     importing.asked.registry = other
-    cluster.nic(NICS[6])
+    if changed:
+        cluster.nic(NICS[6])
     importing.read(cluster)
-    assert differences(other, cluster) == []
+    assert differences(other, cluster) == [] and not importing.importer.outdated()
 
 
 # -- histories
