@@ -94,7 +94,8 @@ class Pool:
         """Count the numbers from ``first`` to ``last`` by how they stand; each counts once, by what stands most in its way."""
         found: dict[Standing, int] = dict.fromkeys(ORDER, 0)
         for number in self._used[bisect_left(self._used, first) : bisect_left(self._used, last + 1)]:
-            found[min((each.standing for each in self._places[number]), key=ORDER.index)] += 1
+            places = self._places[number]
+            found[places[0].standing if len(places) == 1 else min((each.standing for each in places), key=ORDER.index)] += 1
         return found
 
 

@@ -51,6 +51,7 @@ ROLES: dict[str, frozenset[str]] = {
     "tokens": OPERATOR,
     "backup": OPERATOR,
     "watch": LOOKING | NODE,
+    "pages": LOOKING,  # all of netregistry.pages
     # changing
     "network.add": IMPORTING,
     "network.set": IMPORTING,

@@ -1,14 +1,15 @@
 """Tell one node what concerns it, as it changes: pure, from the view and the commits that it takes in.
 
 A node's own are the NICs that it has reported, and those whose master it is, with their networks. Of every other NIC of its cluster it is
-told the operator's values, if there are any: they lie on a migration's target before the guest comes. A line is ``enter`` (the whole
-value), ``change`` (the whole value too: who has missed one loses nothing), ``leave`` or ``ready``.
+told the operator's values, if there are any, and of every network that NICs of its cluster are in the value: they lie on a migration's
+target before the guest comes. A line is ``enter`` (the whole value, but for what a network does not give out), ``change`` (the same: who
+has missed one loses nothing), ``leave`` or ``ready``.
 
 The operator's values are the options, as earlier versions have said alone, and what else a node keeps of the NIC beside them: a file that
 has only a part must not be taken for the NIC at its revision.
 
-A stream keeps in mind which of the node's own it has told. Of the operator's values it keeps nothing: a cluster may have thousands, and
-thousands of nodes. What was told of these before a commit is worked out of what that has changed.
+A stream keeps in mind which of the node's own it has told. Of the cluster's it keeps nothing: a cluster may have thousands, and thousands
+of nodes. What was told of these before a commit is worked out of what that has changed.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Known(Protocol):
 
     def members(self, name: str, *of: str) -> tuple[str, ...]: ...
 
+    def has(self, name: str, *of: str) -> bool: ...
+
+    def groups(self, name: str) -> tuple[tuple[str, ...], ...]: ...
+
     def network(self, uuid: str) -> Network | None: ...
 
     def nic(self, uuid: str) -> Nic | None: ...
@@ -63,6 +68,7 @@ class Line(NamedTuple):
 def hearers(view: Known, batch: Batch) -> Iterable[str]:
     """Give the only nodes that a commit can concern, after the view has taken it in: there may be thousands, and most concern one."""
     found: dict[str, None] = {}
+    clusters: dict[str, None] = {}
     for change in batch.changes:
         kind, _, rest = change.key.partition("/")
         if kind in ("nodes", "seen"):
@@ -75,8 +81,35 @@ def hearers(view: Known, batch: Batch) -> Iterable[str]:
                         found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", nic.cluster))
         elif kind == "networks":
             for key in view.members("network", rest):
-                found |= dict.fromkeys(_owners(view, view.get(key)))
+                nic = view.get(key)
+                found |= dict.fromkeys(_owners(view, nic))
+                clusters[nic.cluster] = None
+    clusters |= {cluster: None for cluster, _network in _begun_or_ended(view)}
+    for cluster in clusters:
+        if cluster:
+            found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", cluster))
     return found
+
+
+def _place(nic: Nic | None) -> tuple[str, str] | None:
+    """Give the cluster and the network of a NIC that has both."""
+    return (nic.cluster, nic.network) if nic is not None and nic.cluster and nic.network else None
+
+
+def _begun_or_ended(view: Known) -> list[tuple[str, str]]:
+    """Give the clusters and networks of which the latest commit has brought the first NIC in that network, or taken the last."""
+    found: dict[tuple[str, str], None] = {}
+    for key, (before, _at) in view.replaced.items():
+        if keys.kind(key) == "nics" and (old := _place(before)) != (new := _place(view.get(key))):
+            found |= {place: None for place in (old, new) if place is not None}
+    return [place for place in found if _was_within(view, *place) != view.has("within", *place)]
+
+
+def _was_within(view: Known, cluster: str, network: str) -> bool:
+    """Tell whether a NIC of the cluster was in the network before the latest commit."""
+    if any(keys.kind(key) == "nics" and _place(before) == (cluster, network) for key, (before, _at) in view.replaced.items()):
+        return True
+    return any(key not in view.replaced for key in view.members("within", cluster, network))
 
 
 def _owners(view: Known, nic: Nic) -> Iterator[str]:
@@ -105,15 +138,15 @@ class Stream:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._told: dict[tuple[What, str], int] = {}  # NICs and networks -> revision of the value
+        self._told: dict[tuple[What, str], int] = {}  # the node's own NICs, and their networks -> revision of the value
 
     def begin(self, view: Known) -> Iterator[Line]:
         """Tell all that concerns the node, and that this was all."""
-        yield from self._all(view, {})
+        yield from self._all(view, {}, {})
 
     def assume(self, view: Known) -> None:
         """Take all that concerns the node for told."""
-        self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._networks(view)}
+        self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
 
     def next(self, view: Known, batch: Batch) -> Iterator[Line]:
@@ -126,68 +159,86 @@ class Stream:
         for change in batch.changes:
             kind, _, rest = change.key.partition("/")
             if kind == "nodes" and rest == self.node:
-                yield from self._all(view, self._ahead_before(view))  # it may be in another cluster
+                yield from self._all(view, self._ahead_before(view), self._networks_before(view))  # it may be in another cluster
                 return
             if kind == "nics":
                 nics[rest] = None
-            elif kind == "networks" and ("network", rest) in self._told:
+            elif kind == "networks":
                 networks[rest] = None
             elif kind == "seen" and rest.startswith(f"{self.node}/"):
                 nics[rest.partition("/")[2]] = None
         lines = [line for uuid in nics for line in self._about(view, uuid)]
+        cluster = self._cluster(view)
+        networks |= {network: None for of, network in (_begun_or_ended(view) if nics else ()) if of == cluster}
         if not lines and not networks:
             return
-        wanted = {uuid: None for what, uuid in sorted(self._told) if what == "network"}
+        own = {uuid: None for what, uuid in sorted(self._told) if what == "network"}
         if any(line.what == "nic" for line in lines):
-            before, wanted = wanted, self._networks(view)
-            networks |= {uuid: None for uuid in (*before, *wanted) if (uuid in before) != (uuid in wanted)}
-        gone = [uuid for uuid in networks if uuid not in wanted or view.network(uuid) is None]
+            before, own = own, self._own_networks(view)
+            networks |= {uuid: None for uuid in (*before, *own) if (uuid in before) != (uuid in own)}
+        told = {uuid: self._network_told(view, uuid, cluster) for uuid in networks}
+        gone = [uuid for uuid in networks if view.network(uuid) is None or not (uuid in own or view.has("within", cluster, uuid))]
         for uuid in networks:
             if uuid not in gone:
-                yield from self._tell(view, "network", uuid, True)
+                yield from self._tell_network(view, uuid, True, uuid in own, told[uuid])
         yield from lines
         for uuid in gone:
-            yield from self._tell(view, "network", uuid, False)
+            yield from self._tell_network(view, uuid, False, False, told[uuid])
 
     # -- what is told
 
-    def _all(self, view: Known, ahead: dict[str, int]) -> Iterator[Line]:
+    def _all(self, view: Known, ahead: dict[str, int], networks: dict[str, int]) -> Iterator[Line]:
         """Tell all that concerns the node and was not told, and take back what concerns it no more.
 
-        ``ahead``: of which NICs the operator's values were told, and the revisions of these.
+        ``ahead``: of which NICs the operator's values were told, and the revisions of these; ``networks``: the same of networks.
         """
-        networks, own = self._networks(view), sorted(self._owns(view))
-        for uuid in networks:
-            yield from self._tell(view, "network", uuid, True)
+        of_own, own, cluster = self._own_networks(view), sorted(self._owns(view)), self._cluster(view)
+        within = {uuid for of, uuid in view.groups("within") if of == cluster and view.network(uuid) is not None}
+        concerned = sorted({*of_own, *within})
+        for uuid in concerned:
+            yield from self._tell_network(view, uuid, True, uuid in of_own, networks.get(uuid))
         for uuid in own:
-            yield from self._tell(view, "nic", uuid, True)
-        node, mine = view.node(self.node), frozenset(own)
-        wanted = [key.partition("/")[2] for key in sorted(view.members("ahead", node.cluster))] if node and node.cluster else []
+            yield from self._tell(view, uuid, True)
+        mine = frozenset(own)
+        wanted = [key.partition("/")[2] for key in sorted(view.members("ahead", cluster))] if cluster else []
         beside = [uuid for uuid in wanted if uuid not in mine]
         for uuid in beside:
             yield from _line(view, "options", uuid, True, ahead.get(uuid))
-        kept = {("network", uuid) for uuid in networks} | {("nic", uuid) for uuid in own}
-        gone = sorted(uuid for what, uuid in self._told if what == "nic" and (what, uuid) not in kept)
+        gone = sorted(uuid for what, uuid in self._told if what == "nic" and uuid not in mine)
         for uuid in gone:
-            yield from self._tell(view, "nic", uuid, False)
+            yield from self._tell(view, uuid, False)
         for uuid in sorted(ahead.keys() - frozenset(beside)):
             yield from _line(view, "options", uuid, False, ahead[uuid])
-        for uuid in sorted(uuid for what, uuid in self._told if what == "network" and (what, uuid) not in kept):
-            yield from self._tell(view, "network", uuid, False)
+        for uuid in sorted(networks.keys() - frozenset(concerned)):
+            yield from self._tell_network(view, uuid, False, False, networks[uuid])
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
     def _about(self, view: Known, uuid: str) -> Iterator[Line]:
         before, key = Before(view), keys.nic(uuid)
         told = before.at(key) if self._beside(before, before.get(key)) else None
         yield from _line(view, "options", uuid, self._beside(view, view.nic(uuid)), told)
-        yield from self._tell(view, "nic", uuid, self._own(view, view.nic(uuid)))
+        yield from self._tell(view, uuid, self._own(view, view.nic(uuid)))
 
-    def _tell(self, view: Known, what: Literal["nic", "network"], uuid: str, concerned: bool) -> Iterator[Line]:
-        yield from _line(view, what, uuid, concerned, self._told.get((what, uuid)))
-        if concerned:
+    def _tell(self, view: Known, uuid: str, concerned: bool) -> Iterator[Line]:
+        yield from _line(view, "nic", uuid, concerned, self._told.get(("nic", uuid)))
+        self._keep(view, "nic", uuid, concerned)
+
+    def _tell_network(self, view: Known, uuid: str, concerned: bool, own: bool, told: int | None) -> Iterator[Line]:
+        yield from _line(view, "network", uuid, concerned, told)
+        self._keep(view, "network", uuid, own)
+
+    def _keep(self, view: Known, what: What, uuid: str, own: bool) -> None:
+        if own:
             self._told[what, uuid] = view.at(keys.network(uuid) if what == "network" else keys.nic(uuid))
         else:
             self._told.pop((what, uuid), None)
+
+    def _network_told(self, view: Known, uuid: str, cluster: str) -> int | None:
+        """Give the revision at which a network was told before the latest commit; None where it was not."""
+        told = self._told.get(("network", uuid))
+        if told is None and _was_within(view, cluster, uuid):
+            told = Before(view).at(keys.network(uuid)) or None
+        return told
 
     # -- what concerns the node
 
@@ -198,7 +249,11 @@ class Stream:
         )
         return (uuid for uuid in found if view.nic(uuid) is not None)
 
-    def _networks(self, view: Known) -> dict[str, None]:
+    def _cluster(self, view: Known | Before) -> str:
+        node: Node | None = view.get(keys.node(self.node))
+        return node.cluster if node is not None else ""
+
+    def _own_networks(self, view: Known) -> dict[str, None]:
         """Give the networks of the node's own NICs."""
         found = sorted({nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None})
         return {uuid: None for uuid in found if uuid and view.network(uuid) is not None}
@@ -212,6 +267,16 @@ class Stream:
         if nic is None or node is None or not node.cluster or node.cluster != nic.cluster or not nic.goes_ahead:
             return False
         return not self._own(view, nic)
+
+    def _networks_before(self, view: Known) -> dict[str, int]:
+        """Give the networks that were told before the latest commit, and the revisions of these."""
+        cluster = self._cluster(Before(view))
+        places = {
+            place for key, (before, _at) in view.replaced.items() if keys.kind(key) == "nics" and (place := _place(before)) is not None
+        }
+        within = {network for of, network in (*places, *view.groups("within")) if of == cluster}
+        named = {*within, *(uuid for what, uuid in self._told if what == "network")}
+        return {uuid: told for uuid in named if (told := self._network_told(view, uuid, cluster)) is not None}
 
     def _ahead_before(self, view: Known) -> dict[str, int]:
         """Give the NICs of which the operator's values were told before the latest commit, and the revisions of these."""
@@ -232,9 +297,12 @@ def _line(view: Known, what: Literal["nic", "network", "options"], uuid: str, co
             yield Line("leave", what, uuid, revision=f"{view.epoch}:{view.revision}")
     elif told != at:
         value = view.get(key)
+        if what == "network":
+            value = value._replace(reserved=())  # a thousand ranges, of which no guest is told
         said, beside = (write(value.options), _beside(value)) if what == "options" else (write(value), None)
         yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}", beside)
 
 
 def _beside(nic: Nic) -> dict[str, Any]:
-    return {"master": nic.master, "network": nic.network, "addresses": list(nic.addresses), "tags": list(nic.tags)}
+    said = {"master": nic.master, "network": nic.network, "addresses": list(nic.addresses), "tags": list(nic.tags)}
+    return {**said, "index": nic.index, "ip": nic.ip}

@@ -145,6 +145,10 @@ class View:
         """Give the keys of a group (``groups`` below): ("network", UUID), ("instance", CLUSTER, NAME), ("seen", NIC), ..."""
         return tuple(self._groups.get(name, {}).get(of, ()))
 
+    def has(self, name: str, *of: str) -> bool:
+        """Tell whether a group has any member."""
+        return of in self._groups.get(name, {})
+
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
         """Give what there are groups of, of those with one name."""
         return tuple(self._groups.get(name, ()))
@@ -257,6 +261,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
     elif kind == "nics":
         if value.network:
             yield "network", value.network
+            if value.cluster:
+                yield "within", value.cluster, value.network
         if value.instance:
             yield "instance", value.cluster, value.instance
         if value.cluster:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from netagent.sync.jobs import NETWORK, NIC
 from netagent.sync.messages import Apply, Check, Did, Drop, DropNetwork, Keep, Left, Retain, SetNetwork
 from netcommon.lifecycle.push import IsUp, as_kept, drop, drop_network, keep, keep_network, network_as_kept, push, retain
-from runtime.errors import NetcommonError, NicInvalid, TryAgain
+from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
 
@@ -27,8 +27,9 @@ def done(node: Node, job: Doing, call: Call) -> Did:
     except TryAgain as error:
         return Did(job.key, revision, str(error), again=True)
     except NetcommonError as error:
+        host, disk = not isinstance(error, NicInvalid), isinstance(error, FileRefused)
         # of many things it cannot be said which are left: all of them are tried again
-        return Did(job.key, revision, str(error), host=not isinstance(error, NicInvalid), again=isinstance(job, Retain))
+        return Did(job.key, revision, str(error), host=host, disk=disk, again=isinstance(job, Retain))
     except Exception as error:  # an extension of the site's raises what it likes
         return Did(job.key, revision, f"{type(error).__name__}: {error}", again=isinstance(job, Retain))
 
@@ -46,7 +47,7 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         if outcome.changed and not outcome.kept:
             call.log.info(f"the registry wants it so: {outcome.text}")
     elif isinstance(job, Keep):
-        keep(node, uuid, wanted(job.wanted), call, job.whole, job.ahead)
+        keep(node, uuid, wanted(job.wanted), call, job.whole)
     elif isinstance(job, Drop):
         return did._replace(up=not drop(node, uuid, call))
     elif isinstance(job, SetNetwork):
@@ -64,7 +65,8 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
 
 def wanted(asked: Wanted) -> RegistryWanted:
     """Give what is wanted as the node keeps it."""
-    return RegistryWanted(asked.revision, tuple(RegistryOption(*each) for each in asked.options), asked.network, asked.tags)
+    options = tuple(RegistryOption(*each) for each in asked.options)
+    return RegistryWanted(asked.revision, options, asked.network, asked.tags, asked.position, asked.ip)
 
 
 def applied(record: Record) -> str:

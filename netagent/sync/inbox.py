@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST = 8 << 20  #: bytes of own NICs and networks in one batch
 MOST_OWN = 20_000  #: own NICs
+MOST_NETWORKS = 2_000  #: networks of the cluster in which no NIC is this node's: of more than these nothing is kept
 MOST_BESIDE = 500_000  #: other NICs with options
 
 
@@ -63,6 +64,8 @@ class Inbox:
         self._node, self._mine = node, mine
         self.nics: dict[str, Own] = {}
         self.networks: dict[str, Network] = {}
+        self.agreed: dict[str, str] = {}  #: NIC -> the address that the registry and the node had of it when they last had the same
+        self._agreements = 0
         self.ready: Revision | None = None  #: up to which all was told; None: nothing is known
         self.complete = False  #: in this connection all was told once
         self.current = False  #: in this run of the agent all was told once: nothing on the node is newer
@@ -154,6 +157,8 @@ class Inbox:
             else:
                 self._check_order(f"network {uuid}", self.networks.get(uuid), revision)
                 networks[uuid] = told[uuid] = Network(str(revision), value)
+        for uuid in _too_many(nics, networks):
+            del networks[uuid]
         found = Changes(
             self._whole,
             at,
@@ -190,6 +195,17 @@ class Inbox:
         if known.epoch == revision.epoch and revision.number < known.number:
             raise Lie(f"{what} is told as of {revision}, and was told as of {known}")
 
+    def agree(self, uuid: str, address: str) -> None:
+        """Note that the registry and the node have the same address of a NIC."""
+        if self.agreed.get(uuid) != address:
+            self.agreed[uuid] = address
+            self._agreements += 1
+
+    @property
+    def stand(self) -> tuple[Revision | None, int]:
+        """Give what another ``document`` would be worth writing for, once it is another."""
+        return self.ready, self._agreements
+
     @property
     def beginning(self) -> bool:
         """Tell whether the stream is one from the beginning, which has not been told whole yet."""
@@ -206,7 +222,10 @@ class Inbox:
                 "options": [list(each) for each in own.wanted.options],
                 "network": own.wanted.network,
                 "tags": own.wanted.tags,
+                "position": own.wanted.position,
+                "ip": own.wanted.ip,
                 "fields": own.fields,
+                **({"agreed": self.agreed[uuid]} if uuid in self.agreed else {}),
             }
             for uuid, own in self.nics.items()
         }
@@ -227,6 +246,8 @@ class Inbox:
                         tuple(Option(str(name), str(value), float(until)) for name, value, until in each["options"]),
                         str(each["network"]),
                         None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
+                        None if each["position"] is None else int(each["position"]),
+                        str(each["ip"]),
                     ),
                     dict(each["fields"]),
                 )
@@ -235,7 +256,16 @@ class Inbox:
             networks = {
                 str(uuid): Network(str(revision_of(each["revision"])), dict(each["value"])) for uuid, each in document["networks"].items()
             }
+            agreed = {str(uuid): str(each["agreed"]) for uuid, each in document["nics"].items() if "agreed" in each}
             proved = revision_of(document["proved"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
-        self.nics, self.networks, self.ready, self._proved = nics, networks, ready, proved
+        self.nics, self.networks, self.agreed, self.ready, self._proved = nics, networks, agreed, ready, proved
+
+
+def _too_many(nics: Mapping[str, Own], networks: Mapping[str, Network]) -> list[str]:
+    """Give the networks that are beyond what is kept: always the same of the same."""
+    if len(networks) <= MOST_NETWORKS:
+        return []
+    own = {own.wanted.network for own in nics.values()}
+    return sorted(uuid for uuid in networks if uuid not in own)[MOST_NETWORKS:]

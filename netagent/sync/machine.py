@@ -84,7 +84,7 @@ class Machine:
         self._gathered = now
         self._alarms: dict[str, str] = {}
         self._said: list[Request] = []
-        self._saved = (now, self.inbox.ready)
+        self._saved = (now, self.inbox.stand)
         self._retried = now + rules.every
         self._calm, self._wakes = False, now  # nothing has happened since the last turn; when it has something to do then
 
@@ -150,7 +150,7 @@ class Machine:
             self._retry(now)
         self.ownership.turn(now)
         self.wishes.turn(now)
-        if self.wishes.anew:
+        if self.wishes.anew or self.ownership.anew:
             self._ask_anew()
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
@@ -172,7 +172,7 @@ class Machine:
             found.append(Watch(self.inbox.begin()))
         self._notice(now)
         if self._to_save(now):
-            self._saved = now, self.inbox.ready
+            self._saved = now, self.inbox.stand
             found.append(Save(self.inbox.document()))
         found += self._said
         self._said = []
@@ -391,7 +391,7 @@ class Machine:
 
     def _ask_anew(self) -> None:
         """Let the stream tell all of it again."""
-        self.wishes.anew = False
+        self.wishes.anew = self.ownership.anew = False
         self.inbox.forget()
         if self.line.stream:
             self.line.close = True
@@ -434,7 +434,7 @@ class Machine:
 
     def _refused(self) -> str:
         """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
-        aside, parts = self.outbox.aside, (self.ownership.refused, self.wishes.refused())
+        aside, parts = self.outbox.aside, (self.ownership.apart, self.ownership.refused, self.wishes.refused())
         if not (aside or any(parts)):
             return ""
         refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}
@@ -457,8 +457,7 @@ class Machine:
 
     @property
     def _saveable(self) -> bool:
-        ready = self.inbox.ready
-        return self.inbox.complete and ready != self._saved[1] and not self.jobs and not self.wishes.telling
+        return self.inbox.complete and self.inbox.stand != self._saved[1] and not self.jobs and not self.wishes.telling
 
     def _to_save(self, now: float) -> bool:
         return now >= self._saved[0] + SAVED and self._saveable

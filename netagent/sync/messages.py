@@ -27,13 +27,16 @@ class Option(NamedTuple):
 class Wanted(NamedTuple):
     """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
-    ``tags``: those that its Ganeti cluster has; None where that does not say them.
+    ``tags``: those that its Ganeti cluster has; None where that does not say them. ``position``: of the NIC in its instance, by which its
+    tags are to be read; None where nobody says it. ``ip``: its address in the network; "" where none is said.
     """
 
     revision: str
     options: tuple[Option, ...] = ()
     network: str = ""
     tags: tuple[str, ...] | None = None
+    position: int | None = None
+    ip: str = ""
 
 
 class Local(NamedTuple):
@@ -109,7 +112,8 @@ class Left(NamedTuple):
 class Did(NamedTuple):
     """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
 
-    ``refused``: why it is not done; ``host``: because of the host, such as a full disk, whatever was asked; ``again``: somebody was at work
+    ``refused``: why it is not done; ``host``: because of the host, whatever was asked; ``disk``: a file of ours could
+    not be read or written, which may be over at any time; ``again``: somebody was at work
     on it, and the same may succeed at once; ``up``: it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to
     be set anew; ``left``: of several things, those that were not done.
     """
@@ -118,6 +122,7 @@ class Did(NamedTuple):
     revision: str
     refused: str = ""
     host: bool = False
+    disk: bool = False
     again: bool = False
     up: bool = False
     touched: tuple[str, ...] = ()
@@ -227,14 +232,12 @@ class Apply(NamedTuple):
 class Keep(NamedTuple):
     """Keep on disk what is wanted of a NIC that is not up. One that is up stays what it is.
 
-    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision. ``ahead``: the NIC is
-    elsewhere, and options that this version does not know are kept too: the one in which its guest comes may.
+    ``whole``: this is all that a node keeps of the NIC; else it is not to be taken for the NIC at its revision.
     """
 
     key: tuple[str, str]
     wanted: Wanted
     whole: bool = True
-    ahead: bool = False
 
 
 class Drop(NamedTuple):

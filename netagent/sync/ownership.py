@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netagent.sync.jobs import NEVER
 from netagent.sync.messages import Ask, List
 from netagent.sync.outbox import STOPPED
-from netagent.sync.reading import revision_of
+from netagent.sync.reading import ADDRESS, revision_of
 from netagent.sync.reaping import Stray, found
 from netregistry.rules.masters import OF_NODE
 
@@ -64,9 +64,12 @@ class Ownership:
         self._outbox, self._inbox, self._line = parts
         self._alarm, self._tell = said
         self.refused: dict[str, str] = {}  #: NIC -> why the registry will not have what this node says of it
+        self.apart: dict[str, str] = {}  #: NIC -> how its address here and in the registry differ, and nobody can tell which one is newer
         self.foreign: set[str] = set()  #: NICs of a Ganeti cluster that the registry does not know
         self.reaped = 0
         self.survey_due = False
+        self.anew = False  #: the stream is to tell all again: what is known of a NIC of ours lacks its address
+        self._asked_anew = False
         self._held: dict[str, float] = {}  # NICs that the registry had when it was to add them, or another node: until when
         self._unclear: dict[str, float] = {}  # NICs of which nothing could be told when they were looked at: until when they are left alone
         self._homeless: set[str] = set()  # NICs whose network the registry does not know
@@ -108,6 +111,8 @@ class Ownership:
         self._differing.clear()
         self._unclear.clear()
         self._strays.clear()
+        self.apart.clear()
+        self._inbox.agreed.clear()  # with another registry, or an older one
         self._doubt = self._candidate = None
         self._abort()
 
@@ -134,6 +139,9 @@ class Ownership:
     def told(self, at: Revision, changes: Changes | None = None) -> None:
         """Take that the stream has told all up to a revision."""
         nics, here = self._inbox.nics, self._outbox.told
+        for uuid in changes.left if changes is not None else ():
+            self.apart.pop(uuid, None)
+            self._inbox.agreed.pop(uuid, None)
         missing: Iterable[str] = () if changes is None else here if changes.whole else changes.left
         for uuid in missing:
             if uuid in here and uuid not in nics and uuid not in self._unconfirmed:
@@ -151,7 +159,8 @@ class Ownership:
 
     def seen(self, uuid: str, local: Local, own: Own) -> None:
         """Hold what is here of a wanted NIC against what the registry has of it."""
-        if self._differs(local, own) and uuid not in self.refused:
+        self._compare_address(uuid, local, own)
+        if self._differs(uuid, local, own) and uuid not in self.refused:
             self._differing[uuid] = None
         else:
             self._differing.pop(uuid, None)
@@ -164,10 +173,30 @@ class Ownership:
         if told and uuid not in self.refused and not local.ganeti and local.report.state != INCOMING:
             self._unknown[uuid] = None
 
-    def _differs(self, local: Local, own: Own) -> dict[str, Any]:
-        if own.master != f"node:{self._node}" or local.ganeti or local.report.state == INCOMING:
+    def _ours(self, local: Local, own: Own) -> bool:
+        return own.master == f"node:{self._node}" and not local.ganeti and local.report.state != INCOMING
+
+    def _differs(self, uuid: str, local: Local, own: Own) -> dict[str, Any]:
+        """Give what was defined anew here. The operator may change the address too: it is ours only where the registry's is as it was."""
+        if not self._ours(local, own):
             return {}
-        return {name: value for name, value in local.fields.items() if name in OF_NODE and own.fields.get(name) != value}
+        names = OF_NODE | {ADDRESS} if own.fields.get(ADDRESS) == self._inbox.agreed.get(uuid) is not None else OF_NODE
+        return {name: value for name, value in local.fields.items() if name in names and own.fields.get(name) != value}
+
+    def _compare_address(self, uuid: str, local: Local, own: Own) -> None:
+        """Note where both have the same address; say where the registry's was changed, or nobody knows which one was."""
+        self.apart.pop(uuid, None)
+        if not self._ours(local, own) or ADDRESS not in local.fields:
+            return
+        here, there = local.fields[ADDRESS], own.fields.get(ADDRESS)
+        if here == there:
+            self._inbox.agree(uuid, here)
+        elif there is None:  # as a version has kept it that did not ask
+            self.anew, self._asked_anew = not self._asked_anew, True
+        elif there != self._inbox.agreed.get(uuid):
+            tap = local.report.tap or "TAP"
+            commands = f"netcommon define --interface {tap} --ip ADDRESS on this node, or netcommon registry nic set {uuid} ip=ADDRESS"
+            self.apart[uuid] = f"its address is {here or 'none'} here, and {there or 'none'} in the registry: {commands}"
 
     # -- one change after the other
 
@@ -214,7 +243,7 @@ class Ownership:
                 self._ask(one._replace(match=self._outbox.after), {**fields, "uuid": one.uuid, "found": True})
         elif one.action == SET:
             self._differing.pop(one.uuid, None)
-            if local is not None and own is not None and (fields := self._differs(local, own)):
+            if local is not None and own is not None and (fields := self._differs(one.uuid, local, own)):
                 self._ask(one._replace(match=own.wanted.revision), {**fields, "found": True})
         elif local is None and own is not None and own.wanted.revision == one.match and self._is_stopped(one.uuid):
             self._ask(one, None)

@@ -11,13 +11,14 @@ from netregistry.rules.masters import OF_NODE
 from runtime import validate
 from runtime.errors import NetcommonError, escaped
 from runtime.networks import tags_of
-from runtime.registry_wanted import ADDRESSES
+from runtime.registry_wanted import ADDRESSES, ip_of, position_of
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
 THINGS = frozenset(("nic", "network", "options"))
 MOST_OPTIONS = 100  #: of one NIC
 LONGEST_TEXT = 1024
 LONGEST_EPOCH = 64
+ADDRESS = "ip"  #: the field of a NIC's address: of a node's NIC the operator may change it too
 UNKNOWN = -1  #: the number of a revision that is not said
 
 
@@ -47,7 +48,7 @@ class Told(NamedTuple):
 
 
 class Own(NamedTuple):
-    """A wanted NIC that is this node's. ``fields``: what its master says, where this node is that."""
+    """A wanted NIC that is this node's. ``fields``: what its master says, where this node is that, and its address."""
 
     master: str
     wanted: Wanted
@@ -107,10 +108,10 @@ def wanted_of(line: Told) -> Wanted:
     if more and all(each.name != ADDRESSES for each in found):
         found = (*found, Option(ADDRESSES, ",".join(more)))
     try:
-        tags = tags_of(line.value)
+        tags, position, ip = tags_of(line.value), position_of(line.value), ip_of(line.value)
     except NetcommonError as error:
         raise Lie(f"NIC {line.uuid}: {error}") from None
-    return Wanted(str(line.revision), found, network, tags)
+    return Wanted(str(line.revision), found, network, tags, position, ip)
 
 
 def _option(uuid: str, said: object) -> Option:
@@ -129,7 +130,8 @@ def own_of(line: Told, node: str) -> Own:
     master = line.value.get("master", "registry")
     if not isinstance(master, str):
         raise Lie(f"NIC {line.uuid}: no master")
-    fields = {name: line.value[name] for name in sorted(OF_NODE) if name in line.value} if master == f"node:{node}" else {}
+    names = sorted((*OF_NODE, ADDRESS)) if master == f"node:{node}" else ()
+    fields = {name: line.value[name] for name in names if name in line.value}
     return Own(master, wanted_of(line), fields)
 
 

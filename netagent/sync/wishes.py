@@ -15,7 +15,7 @@ from netagent.sync.outbox import STOPPED
 from netagent.sync.reading import unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from netagent.sync.inbox import Beside, Changes, Inbox
     from netagent.sync.jobs import Jobs, Key
@@ -66,15 +66,16 @@ class Wishes:
         if found.wanted is None:
             self._jobs.put(Drop(key, found.revision))
         else:
-            self._jobs.put(Keep(key, found.wanted, found.whole, ahead=True))
+            self._jobs.put(Keep(key, found.wanted, found.whole))
 
     def take(self, found: Changes) -> Iterator[str]:
         """Let what was told be done; give the NICs of which something is to be told now."""
-        for uuid, network in found.networks.items():
-            self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
+        ours = {own.wanted.network for own in found.nics.values()}
+        self._set_networks(uuid for uuid in found.networks if uuid in ours)
         for uuid, own in found.nics.items():
             self.want(uuid, own.wanted)
             yield uuid
+        self._set_networks(uuid for uuid in found.networks if uuid not in ours)  # there may be many, and no NIC waits for them
         for uuid in found.left:
             self._held.settled((NIC, uuid))
             self._jobs.put(Drop((NIC, uuid), str(found.revision)))
@@ -95,13 +96,14 @@ class Wishes:
         if found.first:
             self._check_all()
 
+    def _set_networks(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            network = self._inbox.networks[uuid]
+            self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
+
     def want(self, uuid: str, wanted: Wanted) -> None:
-        """Let one of our NICs be set, if it can be."""
-        why = unusable(wanted)
-        if why:
-            self._held.owe(Keep((NIC, uuid), wanted), why)
-        else:
-            self._jobs.put(Apply((NIC, uuid), wanted))
+        """Let one of our NICs be set to what this version knows of it; what it does not know is kept, and is none of the NIC's."""
+        self._jobs.put(Apply((NIC, uuid), wanted))
 
     # -- what is there
 
@@ -123,7 +125,8 @@ class Wishes:
             self._unsure[NETWORK, own.wanted.network] = None
             tried = Tried(local.report.since, own.wanted.revision, self._told(local, own.wanted.network))
             settled = local.report.state == STOPPED or (local.report.applied, local.told) == tried[1:] or self._tried.get(uuid) == tried
-            if not (settled or self.why(uuid) or self._jobs.waits((NIC, uuid))):
+            refused = self.why(uuid) and not unusable(own.wanted)
+            if not (settled or refused or self._jobs.waits((NIC, uuid))):
                 self._tried[uuid] = tried
                 self.want(uuid, own.wanted)
 
@@ -177,8 +180,7 @@ class Wishes:
         if kind == NIC and uuid in self._inbox.nics:
             self.want(uuid, self._inbox.nics[uuid].wanted)
         elif kind == NETWORK and uuid in self._inbox.networks:
-            network = self._inbox.networks[uuid]
-            self._jobs.put(SetNetwork(key, network.value, network.revision))
+            self._set_networks([uuid])
 
     # -- what became of it
 
@@ -206,9 +208,13 @@ class Wishes:
     def _over(self, job: Doing, did: Did, now: float) -> str | None:
         kind, uuid = job.key
         if not did.refused:
-            self._held.settled(job.key)
+            own = self._inbox.nics.get(uuid) if kind == NIC else None
+            if isinstance(job, Apply | Keep) and own is not None and (why := unusable(job.wanted)):
+                self._held.owe(Keep(job.key, job.wanted), why)
+            else:
+                self._held.settled(job.key)
             self.anew = self.anew or (self._held.lost and isinstance(job, Keep))
-        elif isinstance(job, Apply):  # for its next up it is on disk as soon as the NIC is not up
+        elif isinstance(job, Apply) and not did.disk:  # for its next up it is on disk as soon as the NIC is not up
             left = Keep(job.key, job.wanted)
             self._held.owe(left, did.refused)
             self._jobs.put(left)

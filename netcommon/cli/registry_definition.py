@@ -125,7 +125,9 @@ def _placed(given: Mapping[str, str], network: Mapping[str, Any], value: Mapping
         if said := network.get(name):
             found[variable] = " ".join(said) if isinstance(said, list) else str(said)
     for variable in ASKED if value else ():
-        found[variable] = str(value[variable.lower()])
+        said = str(value[variable.lower()])
+        if found.get(variable, "").partition("/")[0] != said:  # the registry says no prefix length
+            found[variable] = said
     return found
 
 
@@ -176,8 +178,16 @@ def give_back(app: App, me: Membership, uuid: str) -> str:
         drop(app.node(strict=False), uuid, app.call())
         return "the registry has back what it had given"
     except (TryAgain, HostRefused) as error:
-        return f"the agent gives back what the registry had given, for now that is refused: {error}"
+        return _later(app, uuid, f"for now that is refused: {error}")
     except NetcommonError as error:  # a problem that the registry names
         if getattr(error, "kind", "") not in ("in-use", "waiting", "stale"):
             raise
-        return f"the agent gives back what the registry had given, once it may: {error}"
+        return _later(app, uuid, f"not yet: {error}")
+
+
+def _later(app: App, uuid: str, why: str) -> str:
+    """Say who gives back what the registry has given. Where nothing is defined the agent does not: the folder may be lost."""
+    if any(definitions.all_of(app.paths)):
+        return f"the agent gives back what the registry had given, once it may; {why}"
+    again = f"netcommon define --remove --uuid {uuid}"
+    return f"no NIC is defined on this node any more, so the agent gives back nothing: {again}, said again later, does; {why}"

@@ -16,6 +16,7 @@ from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.check import repair
 from netcommon.lifecycle.context import Outcome, about, alive, locks, owe, to_its_end
 from netcommon.lifecycle.down import close, down, farewell, give_back, holder, tell_by_device
+from netcommon.lifecycle.left_out import may_help
 from netcommon.lifecycle.reconcile import examine, intended
 from netcommon.lifecycle.renamed_device import as_recorded
 from netcommon.lifecycle.stale_state import left_behind, refuse_port
@@ -164,7 +165,8 @@ def _up_together(node: Node, nics: dict[int, Nic], calling: Callable[[Nic], Call
             attempts = {number: BringUp(node, nic, calls[number], held, run_scripts=True) for number, nic in kept.items()}
             ready = _prepared(node, attempts, held)
             for number, result in zip(ready, _carry_out(node, list(ready.values())), strict=True):
-                done[number] = result
+                if result is not None:
+                    done[number] = result
     except Exception as error:  # locks or a view that are not to be had: alone each says so
         _given_up(error, next(iter(calls.values())))
         return done
@@ -230,10 +232,10 @@ def _prepared(node: Node, attempts: dict[int, BringUp], held: Locks) -> dict[int
     return ready
 
 
-def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
-    """Each one's intent to disk, then the host for all, then each is done, or rolled back."""
+def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result | None]:
+    """Each one's intent to disk, then the host for all, then each is done, or rolled back. None: alone it may come up with less."""
     going: dict[int, Record] = {}
-    results: dict[int, Result] = {}
+    results: dict[int, Result | None] = {}
     try:
         for number, one in enumerate(ready):
             try:
@@ -247,7 +249,7 @@ def _carry_out(node: Node, ready: Sequence[_Ready]) -> list[Result]:
             try:
                 results[number] = ready[number].attempt.end(record, failure)
             except Exception as error:
-                results[number] = typed(error)
+                results[number] = None if may_help(ready[number].attempt, error) else typed(error)
     except BaseException as error:
         for number, one in enumerate(ready):
             # what is on disk tells which have begun: a signal may come when that is written, and nothing else says so yet

@@ -48,6 +48,7 @@ class BringUp:
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
         self.done = False  #: it is up, and that is on record
+        self.scripted = False  #: the site's scripts have begun: what fails then is theirs
         self._earlier: tuple[Record | None] | None = None  #: what was on record before the intent, once that is read
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
 
@@ -146,10 +147,7 @@ class BringUp:
         return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
 
     def _finished(self, record: Record, view: View) -> Record | None:
-        """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
-
-        Returns what is still on record.
-        """
+        """Bring an undoing that stopped to its end: our mark may be gone, what is left look like another's. Give what is on record."""
         try:
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:
@@ -334,6 +332,7 @@ class BringUp:
                 execute.settle_owners(node, record.key, outdated, wanted)
             self.held.release_keys()
             if run:
+                self.scripted = self.scripts.any
                 self.scripts.up()
                 self._refuse_gone(record)
             if settled is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
 from runtime.environment import described_uuid, emulated_uuid, is_twin
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
-from runtime.nic import LOCAL
+from runtime.nic import LOCAL, REGISTRY
 from runtime.record import CLOSING, UP
 from runtime.typed import TYPE_CHECKING
 
@@ -50,7 +50,7 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
         told = None
     for problem in problems:
         log.error(problem)
-    return nic._replace(wanted=force, revision=found.revision, told=told)
+    return nic._replace(wanted=force, revision=partly(found.revision, found.force(moment(node)), force), told=told)
 
 
 def with_fitting(node: Node, nic: Nic, log: Log) -> Nic:
@@ -59,7 +59,7 @@ def with_fitting(node: Node, nic: Nic, log: Log) -> Nic:
     force = fitting(node, nic, nic.wanted, problems)
     for problem in problems:
         log.error(problem)
-    return nic._replace(wanted=force)
+    return nic._replace(wanted=force, revision=partly(nic.revision, nic.wanted, force))
 
 
 def told_of(node: Node, nic: Nic, network: str, problems: list[str], look: bool = False) -> NetworkWanted | None:
@@ -105,20 +105,40 @@ def fitting(node: Node, nic: Nic, found: tuple[Changed, ...], problems: list[str
     return tuple(each for each in found if each in kept)
 
 
+def partly(revision: str, wanted: Iterable[Changed], has: Collection[Changed]) -> str:
+    """Give the revision of a NIC that ``has`` this of what is wanted: as of 0, which nobody has, where some of a registry's is left out."""
+    if not revision or all(each in has for each in wanted if each.source == REGISTRY):
+        return revision
+    return f"{revision.rpartition(':')[0]}:0"
+
+
+def not_without(found: tuple[Changed, ...], standing: Nic, asked: Collection[str] = ()) -> tuple[Changed, ...]:
+    """Select of ``found`` what a NIC that is up is to have: not what of a registry's its up had to leave out, until it is ``asked`` for."""
+    if not standing.revision.endswith(":0"):
+        return found
+    return tuple(each for each in found if each.source != REGISTRY or each.option in asked or each in standing.wanted)
+
+
+def is_known(one: Changed) -> bool:
+    """Tell whether this version knows an option, and its value."""
+    from netcommon.options.tags import of_changed
+
+    try:
+        return bool(list(of_changed((one,))))
+    except NicInvalid:
+        return False
+
+
 def refuse_unknown(node: Node, uuid: str, changed: Iterable[Changed]) -> None:
     """Raise HostRefused for an option or a value that this version does not know, of what is kept of the NIC ``uuid``.
 
     A newer version may have set it, and may have done for it on the host what this one would not do again.
     """
-    from netcommon.options.tags import of_changed
-
     for each in changed:
-        try:
-            list(of_changed((each,)))
-        except NicInvalid:
+        if not is_known(each):
             what = f"{node.paths.wanted}/{uuid}.json has {each.option}={escaped(each.value)}, which this version does not know"
             remedy = f"nothing is changed; netcommon change {uuid} --unset {each.option} takes it back" if each.source == LOCAL else ""
-            raise HostRefused(what, remedy) from None
+            raise HostRefused(what, remedy)
 
 
 def _refusal(node: Node, nic: Nic, changed: tuple[Changed, ...]) -> NicInvalid | None:
@@ -170,8 +190,10 @@ def decided(node: Node, uuid: str, found: Wanted) -> Wanted:
     if record is None or record.state not in (UP, CLOSING):
         return found._replace(pending=None)
     has, pending = record.nic, found.pending
-    fit = fitting(node, has, pending.whole, [])  # what it cannot have is pending all the same
-    return pending if (has.revision, {*has.wanted}) == (pending.revision, {*fit}) else found._replace(pending=None)
+    # what it cannot have is pending all the same
+    fit = fitting(node, has, not_without(pending.whole, has), [])
+    revision = partly(pending.revision, pending.whole, fit)
+    return pending if (has.revision, {*has.wanted}) == (revision, {*fit}) else found._replace(pending=None)
 
 
 def take_back(node: Node, uuid: str, options: Collection[str], call: Call) -> Outcome:

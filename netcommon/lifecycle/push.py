@@ -6,13 +6,13 @@ wanted of NICs that are not up is kept, also of those of other nodes. Nothing he
 
 from __future__ import annotations
 
-from netcommon.lifecycle import changed_options
+from netcommon.lifecycle import changed_options, site_scripts
 from netcommon.lifecycle.change import change, unchanged
 from netcommon.lifecycle.context import about, alive, locks
-from netcommon.options.tags import of_changed
 from runtime import networks, validate, wanted
 from runtime.environment import environment_of
 from runtime.errors import NetcommonError, TryAgain
+from runtime.nic import REGISTRY
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.registry_wanted import RESTART, SAID_EMPTY, taken
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -46,7 +46,8 @@ class IsUp(TryAgain):
 def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
     """Set the NIC to what a registry wants of it where it is up; keep that where it is not. An emulated twin of Xen's follows its NIC.
 
-    The network's values are those on disk (``keep_network``): where they alone have changed, the same is pushed again.
+    The network's values are those on disk (``keep_network``): where they alone have changed, the same is pushed again. Options that this
+    version does not know are kept, and the NIC is without them (changed_options.partly).
 
     Raises NicInvalid for what no NIC, or not this one, can be; HostRefused, TryAgain, SettingsInvalid as ``change`` does: then the NIC,
     and what is kept of it, are as before.
@@ -60,6 +61,9 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
                 continue  # it has come up meanwhile
             return Pushed(changed, f"NIC {uuid} is not up: what the registry wants is kept", kept=True)
         call = about(call, record)
+        if not asked.options and _is_the_sites(node, record):
+            _note(node, record, asked, call)
+            return Pushed(False, f"{record.nic.label} is set up by a script of the site's, and nothing else is wanted of it")
         outcome = change(node, uuid, call, lambda before: taken(before, asked, changed_options.moment(node)), closing=True)
         twin = changed_options.twin_of(node, record.nic)
         if twin is not None and _is_up(node, twin):
@@ -68,6 +72,34 @@ def push(node: Node, uuid: str, asked: RegistryWanted, call: Call) -> Pushed:
         restart = pending_restart(record.nic, asked)
         return Pushed(outcome.changed, outcome.text + (f"; pending restart: {', '.join(restart)}" if restart else ""), restart)
     raise TryAgain(f"NIC {uuid} comes and goes")
+
+
+def _is_the_sites(node: Node, record: Record) -> bool:
+    """Tell whether a script of the site's has set a NIC up, and has got nothing of a registry's: nothing of ours is to be made another."""
+    return site_scripts.set_up_instead(node, record) and not any(each.source == REGISTRY for each in record.nic.wanted)
+
+
+def _note(node: Node, seen: Record, asked: RegistryWanted, call: Call) -> None:
+    """Keep that nothing is wanted of such a NIC, on its record too; what its guest is told is the script's affair.
+
+    Raises HostRefused; TryAgain where it has become another meanwhile.
+    """
+    with locks(node, call) as held:
+        held.devices({seen.device})
+        held.uuids({seen.uuid})
+        record = _up(node, seen.uuid)
+        if record is None or record.device != seen.device or not _is_the_sites(node, record):
+            raise TryAgain(f"{seen.nic.label} has become another meanwhile")
+        found, problems = _there(node, seen.uuid, call), list[str]()
+        after = taken(changed_options.decided(node, seen.uuid, found), asked, changed_options.moment(node))
+        told = changed_options.told_of(node, record.nic, after.network, problems)
+        for problem in problems:
+            call.log.error(problem)
+        if after != found:
+            wanted.write(node.paths, seen.uuid, after)
+        noted = record._replace(nic=record.nic._replace(revision=asked.revision, told=told))
+        if noted != record:
+            node.store.write(noted)
 
 
 def pending_restart(nic: Nic, asked: RegistryWanted) -> tuple[str, ...]:
@@ -93,18 +125,18 @@ def applied(node: Node, uuid: str, problems: list[str]) -> str:
     return changed_options.read(node, uuid, problems, look=True).revision
 
 
-def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool:
+def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True) -> bool:
     """Keep what a registry wants of a NIC that is not here, for its next up; True if it is other than before.
 
     What is kept as of a later revision of the same epoch stays. ``whole``: this is all of it; what is not is kept as of revision 0, which
-    no NIC has, and not in place of what is whole. ``ahead``: the NIC is elsewhere; options that this version does not know are kept too,
-    and an up is without them.
+    no NIC has, and not in place of what is whole. Options that this version does not know are kept too: an up of it is without them, and
+    a later version may know them.
 
     Raises NicInvalid for what no NIC can be, RecordTooNew for a newer version's file, IsUp where the NIC is up here, TryAgain where it is
     being worked on; HostRefused.
     """
     validate.uuid(uuid)
-    changed = _kept(node, uuid, asked, call, whole, ahead)
+    changed = _kept(node, uuid, asked, call, whole)
     if changed is None:
         raise IsUp(f"NIC {uuid} is up: it is to be pushed")
     return changed
@@ -123,7 +155,7 @@ def _before(asked: RegistryWanted, found: Wanted, whole: bool) -> bool:
     return validate.is_revision(asked.revision) and epoch == before and (int(number), whole) < (int(kept), True) and int(kept) > 0
 
 
-def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True, ahead: bool = False) -> bool | None:
+def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool = True) -> bool | None:
     """As ``keep``; None where the NIC is up."""
     with locks(node, call) as held:
         held.uuids({uuid})
@@ -136,7 +168,6 @@ def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool 
         if not whole:
             asked = asked._replace(revision=f"{asked.revision.rpartition(':')[0]}:0")
         after = taken(changed_options.decided(node, uuid, found), asked, now).without(now)
-        list(of_changed(() if ahead else after.by_registry.force(now)))
         if after != found:
             wanted.write(node.paths, uuid, after)
         return after != found
@@ -151,7 +182,7 @@ def drop(node: Node, uuid: str, call: Call) -> bool:
     with locks(node, call) as held:
         held.uuids({uuid})
         found = _there(node, uuid, call)
-        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="", tags=None)
+        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="", tags=None, position=None, ip="")
         if after == found:
             return True
         if _up(node, uuid) is not None:

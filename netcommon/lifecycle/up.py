@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
@@ -13,6 +15,7 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from netcommon.lifecycle.context import Call, Node
     from netcommon.log import Log
+    from runtime.locks import Locks
     from runtime.nic import Nic
 
 
@@ -61,6 +64,16 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
                 outcome = attempt.run(earlier, other if other and other.key != nic.uuid else None)
             except BaseException as error:  # of Ctrl-C too the other NICs know nothing
                 failure = error
+            if failure is not None and (attempt.nic.wanted or attempt.nic.told):
+                from netcommon.lifecycle import left_out  # few ups fail
+
+                again = partial(_again, node, call, held, run_scripts, other.key if other else "")
+                try:
+                    if left_out.may_help(attempt, failure):
+                        attempt, outcome = left_out.without(node, attempt, call, failure, again)
+                        failure = None
+                except BaseException as error:
+                    failure = error
         try:
             try:
                 if attempt.settled is not None:
@@ -73,3 +86,10 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             raise failure
         return outcome
     raise TryAgain(f"NIC {nic.uuid} is being moved between devices by others")
+
+
+def _again(node: Node, call: Call, held: Locks, run_scripts: bool, other: str, nic: Nic) -> tuple[BringUp, Outcome]:
+    """Tries once more what has failed, with less. ``other``: the key of the NIC that was on its device. Raises what BringUp.run does."""
+    held.release_keys()
+    attempt, there = BringUp(node, nic, call, held, run_scripts), node.store.read(other) if other else None
+    return attempt, attempt.run(node.store.read(nic.uuid), there if there and there.key != nic.uuid else None)

@@ -178,7 +178,7 @@ class Operation(Protocol):
         return self
 
     def taking_over(self, view: View, before: Operation) -> Sequence[Request]:
-        """Put our mark in the place of what Ganeti's script has made; ``before``: as it was, or, again, as it is. Nothing by default."""
+        """Mark what Ganeti's script has made as ours. ``before``: it, before ``taken_over``, or the same again. Nothing by default."""
         return ()
 
     def unplugged(self) -> Operation | None:

@@ -8,7 +8,7 @@ What a guest is reported with is not given out, whether it is wanted or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry import use
 from netregistry.model import keys, kinds
@@ -66,15 +66,27 @@ def _candidates(pool: Pool, bounds: Iterable[tuple[int, int]]) -> Iterator[int]:
     yield from pool.longest_freed(bounds)
 
 
-def _full(what: str, pool: Pool, bounds: Iterable[tuple[int, int]], excluded: frozenset[int]) -> Refused:
+class Room(NamedTuple):
+    """How many numbers there are to be given out, and how many of them are not any more."""
+
+    size: int
+    held: int
+    reserved: int
+    quarantined: int
+
+
+def room(pool: Pool, bounds: Iterable[tuple[int, int]], excluded: frozenset[int]) -> Room:
+    """Count what may be given out within bounds, and what of it is taken."""
     bounds = tuple(bounds)
     size = sum(last - first + 1 for first, last in bounds)
     size -= sum(1 for number in excluded if any(first <= number <= last for first, last in bounds))
-    counted = dict.fromkeys(("held", "reserved", "quarantined"), 0)
-    for first, last in bounds:
-        for standing, number in pool.count(first, last).items():
-            if standing in counted:
-                counted[standing] += number
+    counts = [pool.count(first, last) for first, last in bounds]
+    return Room(size, *(sum(count[standing] for count in counts) for standing in ("held", "reserved", "quarantined")))
+
+
+def _full(what: str, pool: Pool, bounds: Iterable[tuple[int, int]], excluded: frozenset[int]) -> Refused:
+    size, *counts = found = room(pool, bounds, excluded)
+    counted = dict(zip(found._fields[1:], counts, strict=True))
     said = ", ".join(f"{number} {standing}" for standing, number in counted.items())
     return Refused("full", f"{what}: of {size} {said}", size=size, **counted)
 

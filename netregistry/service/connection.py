@@ -26,15 +26,17 @@ THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
 class Connection(web.RequestHandler):
     """One connection of a service's. ``gone``: called when it has ended.
 
+    ``looks``: nothing but pages is asked for on it, by somebody who looks alone.
+
     ``secured``: it is by TLS, for as long as it lasts, whatever becomes of its transport; ``certificate``: of the client, as
     ssl.SSLSocket.getpeercert gives it, and ``encoded``: DER. Both are empty where it shows none.
     """
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log) -> None:
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log, looks: bool = False) -> None:
         super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
         self._figures, self._lines = figures, log
         self.gone: Callable[[], object] = lambda: None
-        self.secured, self.encoded = False, b""
+        self.looks, self.secured, self.encoded = looks, False, b""
         self.certificate: Mapping[str, Any] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

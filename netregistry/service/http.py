@@ -12,7 +12,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -23,7 +23,7 @@ from netregistry.model.history import Identity
 from netregistry.refusal import KINDS, Refused
 from netregistry.request import Call, Response, new_id
 from netregistry.roles import check
-from netregistry.service import filters
+from netregistry.service import cross_site, filters
 from netregistry.service.connection import PROBLEM
 from netregistry.service.identity import credential, identity, newcomer, peer
 from netregistry.service.limits import Rate
@@ -51,23 +51,40 @@ ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which tw
 DEEPEST = 40  #: how deep a body's lists and objects may lie in each other
 
 
+class Front(Protocol):
+    """What is served beside the API, for people with browsers."""
+
+    def add_to(self, application: web.Application) -> None:
+        """Add its routes, whose names begin with "page"."""
+
+    def refused(self, request: web.Request, refused: Refused) -> web.Response | None:
+        """Give what is shown instead of a problem document; None where that is what is wanted."""
+
+    def stop(self) -> None:
+        """End what would be open for long."""
+
+
 class Service:
     """One registry over HTTP. What touches the registry runs in one thread, by turns; the connections in the event loop."""
 
     def __init__(self, registry: Registry, version: str, limits: Limits) -> None:
-        self._registry, self._version, self._limits = registry, version, limits
+        self.registry, self.version, self._limits = registry, version, limits
         self._pool = ThreadPoolExecutor(1, "registry")
         self._copying = asyncio.Lock()
         self._waiting = 0
         self._rate = Rate(limits, time.monotonic)
         self.figures = Figures(TurnedAway(time.monotonic, registry.log))
         self.stopping = False
+        self._front: Front | None = None
 
-    def application(self) -> web.Application:
-        """Give what aiohttp serves."""
+    def application(self, front: Front | None = None) -> web.Application:
+        """Give what aiohttp serves. ``front``: beside the API."""
         found = web.Application(middlewares=[self._guarded], client_max_size=self._limits.body)
         for route in ROUTES:
             found.router.add_route(route.method, route.path, partial(self._handle, route), name=route.name)
+        if front is not None:
+            self._front = front
+            front.add_to(found)
         return found
 
     # -- turns
@@ -89,6 +106,12 @@ class Service:
         finally:
             self.figures.seconds += time.monotonic() - begun
 
+    def stop(self) -> None:
+        """Let nobody in any more."""
+        self.stopping = True
+        if self._front is not None:
+            self._front.stop()
+
     def close(self) -> None:
         """Wait for what is being worked on; nothing more is."""
         self._pool.shutdown()
@@ -103,8 +126,13 @@ class Service:
             transport = request.transport
             if transport is None:
                 raise Refused("unavailable", "the connection is gone")
-            if not _of(request).secured:
+            route, secured = _route(request), _of(request).secured
+            page = route.startswith("page")
+            if not secured:
                 peer(transport.get_extra_info("socket"))
+            cross_site.check(cross_site.Asked(request.method, request.headers, secured, page))
+            if route and not page and _of(request).looks:
+                raise Refused("forbidden", "there are pages here, and nothing else: the API is on the socket beside")
             if self.stopping:
                 raise Refused("unavailable", "the service stops: try again", retry_after=2)
             for name in ONCE:
@@ -136,9 +164,7 @@ class Service:
             raise
         except Exception as error:
             self.figures.faults += 1
-            self._registry.log.error(
-                f"{request.method} {request.path}: {error!r} {' '.join(traceback.format_tb(error.__traceback__)[-3:])}"
-            )
+            self.registry.log.error(f"{request.method} {request.path}: {error!r} {' '.join(traceback.format_tb(error.__traceback__)[-3:])}")
             refused = Refused("fault", f"the service has a fault, and its log says which: {type(error).__name__}")
         else:
             self._counted(request, response.status)
@@ -146,18 +172,26 @@ class Service:
         if (reason := refused.more.get("reason", "")) in REASONS:
             self.figures.away.note(reason, request.remote or "", refused.detail)
         self._counted(request, refused.code)
-        return _problem(refused.problem(), headers)
+        shown = self._front.refused(request, refused) if self._front is not None else None
+        if shown is None:
+            return _problem(refused.problem(), headers)
+        shown.headers.update(headers)
+        return shown
 
     def _counted(self, request: web.Request, status: int) -> None:
-        route = request.match_info.route.name if request.match_info.http_exception is None else None
-        self.figures.answered(route or "none", status)
+        self.figures.answered(_route(request) or "none", status)
 
-    async def _handle(self, route: Route, request: web.Request) -> web.StreamResponse:
+    async def let_in(self, request: web.Request, what: str) -> tuple[Identity, Credential | None]:
+        """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
         self._rate.count(who)
         if one is not None:
-            await self.turn(self._registry.admit, one)
-        check(route.name, who.role)
+            await self.turn(self.registry.admit, one)
+        check(what, who.role)
+        return who, one
+
+    async def _handle(self, route: Route, request: web.Request) -> web.StreamResponse:
+        who, _one = await self.let_in(request, route.name)
         wanted = filters.given(route.query, request.query.items())
         if route.action:
             return await self._change(route, request, who, wanted)
@@ -173,7 +207,7 @@ class Service:
         if route.name in special:
             return await special[route.name](request, who, wanted)
         if route.name == "openapi":
-            return _json(200, document(self._version))
+            return _json(200, document(self.version))
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
         body, revision, age = await self.turn(self._look, route, dict(request.match_info), wanted)
@@ -183,6 +217,8 @@ class Service:
     def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
         """Tell who asks; by a certificate that may count no more. Raises Refused."""
         said, connection = unquote(request.headers.get("Netcommon-Role", "")), _of(request)
+        if connection.looks:
+            return identity("reader"), None
         if not connection.secured:
             return identity(said), None
         if not connection.certificate:
@@ -198,9 +234,9 @@ class Service:
 
         In the registry's turn.
         """
-        reader, age = self._registry.reader, self._registry.catch_up()
+        reader, age = self.registry.reader, self.registry.catch_up()
         if route.name == "status":
-            found = reader.status(self._registry.leads, self._registry.streams.count)
+            found = reader.status(self.registry.leads, self.registry.streams.count)
         elif route.name in ("abilities", "settings"):
             found = getattr(reader, route.name)()
         else:
@@ -218,17 +254,17 @@ class Service:
         if route.action.startswith("claim."):
             target = f"{place['kind']}/{place['scope']}/{place['what']}"
         elif route.action == "report" and target != who.name and who.role == "node":
-            await self.turn(self._registry.misplace, target)
+            await self.turn(self.registry.misplace, target)
         given = request.headers.get("Idempotency-Key", "").strip('"')
         call = Call(
-            given or new_id(self._registry.local.core.moment, secrets.randbits(74)),
+            given or new_id(self.registry.local.core.moment, secrets.randbits(74)),
             route.action,
             "" if route.action == "report" else target,
             body,
             _match(request),
             wanted.get("dry_run", False),
         )
-        issuer, work = self._registry.issuer, partial(self._registry.answer, call, who)
+        issuer, work = self.registry.issuer, partial(self.registry.answer, call, who)
         if route.action == "certificate.join":
             work = partial(issuer.join, call, who)
         elif route.action == "authority.add":
@@ -247,7 +283,7 @@ class Service:
 
     async def _heartbeat(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         body = await _body(request)
-        seconds = await self.turn(self._registry.heartbeat, who, request.match_info["uuid"], body)
+        seconds = await self.turn(self.registry.heartbeat, who, request.match_info["uuid"], body)
         return _json(200, {"seconds": seconds})
 
     async def _watch(self, request: web.Request, who: Identity, wanted: dict[str, Any]) -> web.StreamResponse:
@@ -256,7 +292,7 @@ class Service:
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        channel = await self.turn(self._registry.watch, who, wanted, wake, self._whose(request)[1])
+        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1])
 
         async def lines() -> Pieces:
             while True:
@@ -271,11 +307,11 @@ class Service:
 
         try:
             response = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-store"})
-            return await self._sent(request, response, lines())  # who is cut off goes on where it was, with another connection
+            return await self.send(request, response, lines())  # who is cut off goes on where it was, with another connection
         finally:
-            await asyncio.shield(self.turn(self._registry.streams.close, channel, "over", own=True))
+            await asyncio.shield(self.turn(self.registry.streams.close, channel, "over", own=True))
 
-    async def _sent(self, request: web.Request, response: web.StreamResponse, pieces: Pieces) -> web.StreamResponse:
+    async def send(self, request: web.Request, response: web.StreamResponse, pieces: Pieces) -> web.StreamResponse:
         """Send an answer piece by piece. Who does not take one in time is cut off, and sees that it has not all."""
         try:
             async with contextlib.aclosing(pieces):
@@ -293,29 +329,29 @@ class Service:
 
     async def _backup(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         async with self._copying:  # one after the other: each takes as much of the disk as the registry
-            file = await asyncio.get_running_loop().run_in_executor(None, self._registry.backup)
+            file = await asyncio.get_running_loop().run_in_executor(None, self.registry.backup)
         with file:
             response = web.StreamResponse(headers={"Content-Type": BINARY})
             response.content_length = os.fstat(file.fileno()).st_size
-            return await self._sent(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
+            return await self.send(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
 
     async def _export(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        lines = await self.turn(lambda: exchange.lines(self._registry.local.view))  # of objects that never change
+        lines = await self.turn(lambda: exchange.lines(self.registry.local.view))  # of objects that never change
         parts = (lines[place : place + LINES_AT_ONCE] for place in range(0, len(lines), LINES_AT_ONCE))
         pieces = _pieces(b"".join(map(exchange.encoded, part)) for part in parts)
-        return await self._sent(request, web.StreamResponse(headers={"Content-Type": LINES}), pieces)
+        return await self.send(request, web.StreamResponse(headers={"Content-Type": LINES}), pieces)
 
     async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         if await request.read():
             raise Invalid("body", "something", "no body for POST /v1/compact")
-        return _json(200, write(await self.turn(self._registry.compact)))
+        return _json(200, write(await self.turn(self.registry.compact)))
 
     async def _metrics(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        text = await self.turn(rendered, self.figures, self._registry, self._waiting)
+        text = await self.turn(rendered, self.figures, self.registry, self._waiting)
         return web.Response(text=text, content_type=TEXT)
 
     async def _healthz(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        await self.turn(self._registry.store.get, "ledger")
+        await self.turn(self.registry.store.get, "ledger")
         return web.Response(text="ok\n", content_type=TEXT)
 
 
@@ -349,6 +385,11 @@ async def _body(request: web.Request, route: Route | None = None) -> Any:
 def _of(request: web.Request) -> Connection:
     """Give the connection of a request."""
     return cast("Connection", request.protocol)
+
+
+def _route(request: web.Request) -> str:
+    """Give the name of the route that a request has taken; "" for none."""
+    return request.match_info.route.name or "" if request.match_info.http_exception is None else ""
 
 
 def _no_number(text: str) -> Any:

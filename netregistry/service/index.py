@@ -5,10 +5,13 @@ None of that looks at each object.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Any
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netregistry.model import keys
+from netregistry.model import keys, kinds
+from netregistry.model.kinds import HEX
 from netregistry.model.nic import Nic
 
 if TYPE_CHECKING:
@@ -20,25 +23,30 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 KINDS = ("networks", "nics", "nodes")
+#: Beginnings of MACs as others write them: 00-00-5e, 0000.5e00; all of one without anything between has so many digits.
+OCTETS, QUADS = re.compile("[0-9a-f]{2}(-[0-9a-f]{2}){1,5}"), re.compile("[0-9a-f]{4}[.][0-9a-f]{2,4}([.][0-9a-f]{2,4})?")
+DIGITS = 12
 CLAIMS = ("macs", "addresses")  #: found as long as no NIC has them and they are not given out: reserved, or in quarantine
 
 
 class Index:
     """For each key of KINDS, and of CLAIMS, the text that it is found by; kept by ``hear`` as a view is.
 
-    A NIC is found by what it wants, and by what it is reported with.
+    A NIC is found by what it wants, and by what it is reported with; a network also by each address that it gives to nobody.
     """
 
     def __init__(self, view: View) -> None:
         self.changed = dict.fromkeys(KINDS, 0)  #: how often what something of a kind is found by has
         self._texts: dict[str, dict[str, str]] = {}
         self._sorted: dict[str, list[str]] = {}
+        self._withheld: dict[str, tuple[Withheld, ...]] = {}  # of networks
         self.hear(view, None)
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""
         if batch is None:
             self._texts = {kind: {key: text(value, view) for key, value in view.all(kind).items()} for kind in KINDS}
+            self._withheld = {key: withheld(value) for key, value in view.all("networks").items()}
             self._sorted = {kind: sorted(found) for kind, found in self._texts.items()}
             self.changed = {kind: count + 1 for kind, count in self.changed.items()}
             for kind in CLAIMS:
@@ -57,6 +65,10 @@ class Index:
     def _put(self, view: View, kind: str, key: str) -> None:
         texts, order, value = self._texts[kind], self._sorted[kind], view.get(key)
         words = text(value, view) if value is not None else None
+        if kind == "networks":
+            self._withheld.pop(key, None)
+            if value is not None:
+                self._withheld[key] = withheld(value)
         if words == texts.get(key):
             return
         self.changed[kind] += 1
@@ -73,11 +85,61 @@ class Index:
 
     def find(self, part: str) -> Iterator[tuple[str, str, str]]:
         """Give kind, key and the word that has the part, of all that has it."""
-        part = part.lower()
+        parts, asked = asked_for(part), _number(part)
         for kind in (*KINDS, *CLAIMS):
             for key, words in self._texts[kind].items():
-                if part in words:
-                    yield kind, key, next((word for word in words.split("\n") if part in word), "")
+                if any(each in words for each in parts):
+                    yield kind, key, next((word for word in words.split("\n") if any(each in word for each in parts)), "")
+                elif kind == "networks" and asked is not None:
+                    for family, first, last, said in self._withheld[key]:
+                        if family == asked[0] and first <= asked[1] <= last:
+                            yield kind, key, said
+                            break
+
+
+class Withheld(NamedTuple):
+    """Addresses of a network that it gives out to nobody, the first and the last as numbers, and why in words."""
+
+    family: int
+    first: int
+    last: int
+    said: str
+
+
+def withheld(network: Network) -> tuple[Withheld, ...]:
+    """Give what a network withholds: its own addresses, and what is reserved of it."""
+    found = [
+        Withheld(family, number, number, f"{kinds.text(number, family)}, the network's own")
+        for family in network.families
+        for number in sorted(network.excluded(family))
+    ]
+    for each in network.reserved:
+        said = each.first if each.first == each.last else f"{each.first}-{each.last}"
+        found.append(Withheld(kinds.family(each.first), kinds.number(each.first), kinds.number(each.last), f"{said}, reserved"))
+    return tuple(found)
+
+
+def asked_for(part: str) -> tuple[str, ...]:
+    """Give what may be meant by a text: itself, and the address, prefix or MAC that it writes in another way, as that is kept."""
+    part = part.lower()
+    found = [part]
+    try:
+        found.append(str(ip_network(part, strict=False)) if "/" in part else str(ip_address(part)))
+    except ValueError:
+        digits = re.sub("[-.]", "", part)
+        octets = OCTETS.fullmatch(part) or QUADS.fullmatch(part) or (len(part) == DIGITS and part)
+        if octets and HEX.issuperset(digits):
+            found.append(":".join(digits[place : place + 2] for place in range(0, len(digits), 2)))
+    return tuple(dict.fromkeys(found))
+
+
+def _number(part: str) -> tuple[int, int] | None:
+    """Give the family and the number of an address; None for what is none."""
+    try:
+        found = ip_address(part)
+    except ValueError:
+        return None
+    return found.version, int(found)
 
 
 def text(value: Any, view: View) -> str:

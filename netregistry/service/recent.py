@@ -82,6 +82,13 @@ class Past:
         kept = (key for key in self._view.members(name, *of) if key not in self._objects)
         return (*kept, *self._groups.get((name, *of), ()))
 
+    def has(self, name: str, *of: str) -> bool:
+        return bool(self._groups.get((name, *of))) or any(key not in self._objects for key in self._view.members(name, *of))
+
+    def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
+        found = dict.fromkeys((*self._view.groups(name), *(group[1:] for group in self._groups if group[0] == name)))
+        return tuple(of for of in found if self.has(name, *of))
+
     def network(self, uuid: str) -> Network | None:
         return cast("Network | None", self.get(keys.network(uuid)))
 

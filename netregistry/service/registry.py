@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from netregistry.request import Call, Response
     from netregistry.service.limits import Limits
     from netregistry.stores.base import Batch, Store
+    from netregistry.view import View
 
 T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
@@ -50,6 +51,13 @@ class Log(Protocol):
     def warning(self, text: str) -> None: ...
 
     def error(self, text: str) -> None: ...
+
+
+class Part(Protocol):
+    """What is made from a view and kept as it is."""
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Take in what the view has taken in: one commit; None: all of it anew."""
 
 
 class Registry:
@@ -69,10 +77,11 @@ class Registry:
         keys: str = "",
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
-        self._parts: tuple[Index, States, Streams] | None = None
+        self._parts: tuple[Part, ...] = ()
         self.local = Local(store, now, version, self._heard, recent.MOST)
         view = self.local.view
-        self.index, self.states, self.streams = self._parts = Index(view), States(view), Streams(view, limits.streams)
+        self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
+        self._parts = (self.index, self.states, self.streams)
         listings = Listings(passed, lambda: secrets.token_hex(16))
         self.issuer = Issuer(self.local, keys)
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
@@ -90,13 +99,17 @@ class Registry:
         return self._leader != 0
 
     def _heard(self, batch: Batch | None) -> None:
-        for part in self._parts or ():
+        for part in self._parts:
             part.hear(self.local.view, batch)
-        changed = {keys.kind(change.key) for change in batch.changes} if self._parts is not None and batch is not None else set()
+        changed = {keys.kind(change.key) for change in batch.changes} if self._parts and batch is not None else set()
         if "authorities" in changed:
             self.other_authorities()  # before any certificate of a new one is given out
         if not changed.isdisjoint(LETTING_IN):
             self.sift()
+
+    def add(self, part: Part) -> None:
+        """Let one more hear what the view takes in; it was made of the view as it is."""
+        self._parts = (*self._parts, part)
 
     def answer(self, call: Call, who: Identity) -> Response:
         """Answer a request. Raises Unavailable where the store cannot be used."""

@@ -28,8 +28,9 @@ from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
+    from netregistry.service.http import Front
     from netregistry.service.registry import Log
     from netregistry.stores.base import Store
 
@@ -38,22 +39,41 @@ PAUSE = 0.2  #: seconds before the next connection is let in where one could not
 BACKLOG = 512
 RESERVED = 64  #: connections that those of other machines do not get
 NOWHERE = Listening()
+LOOKING = "pages"  #: the socket for pages alone, beside the other one: who lets a browser reach it lets it look, and no more
 ENDING = 5.0  #: seconds for what is being answered when the service is told to end; longer than that nobody is waited for
 
 
-def run(where: str, listen: str, version: str, environ: Mapping[str, str], log: Log, others: Listening = NOWHERE) -> None:
+def run(
+    where: str,
+    listen: str,
+    version: str,
+    environ: Mapping[str, str],
+    log: Log,
+    others: Listening = NOWHERE,
+    front: Callable[[Service], Front] | None = None,
+) -> None:
     """Serve the registry in a file or an etcd on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
+
+    ``front``: makes what is served beside the API; it has a socket of its own too.
 
     Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers.
     """
     store = opened(where)
     try:
-        asyncio.run(_run(store, listen, version, Notifier(environ), log, others))
+        asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front))
     finally:
         store.close()
 
 
-async def _run(store: Store, listen: str, version: str, notifier: Notifier, log: Log, others: Listening) -> None:
+async def _run(
+    store: Store,
+    listen: str,
+    version: str,
+    notifier: Notifier,
+    log: Log,
+    others: Listening,
+    front: Callable[[Service], Front] | None,
+) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,7 +81,7 @@ async def _run(store: Store, listen: str, version: str, notifier: Notifier, log:
     limits = within(Limits())
     if limits != Limits():
         log.warning(f"there are descriptors for {limits.connections} connections, {limits.streams} of them streams: raise LimitNOFILE")
-    async with serving(store, listen, version, log, limits, others) as service:
+    async with serving(store, listen, version, log, limits, others, front) as service:
         gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
         where = ", ".join((listen, *(f"{address} port {port}" for address, port in others.addresses)))
         log.info(f"serving the registry on {where}, epoch {store.epoch}")
@@ -81,28 +101,30 @@ async def _alive(notifier: Notifier, service: Service) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(store: Store, listen: str, version: str, log: Log, limits: Limits, others: Listening = NOWHERE) -> AsyncIterator[Service]:
+async def serving(
+    store: Store,
+    listen: str,
+    version: str,
+    log: Log,
+    limits: Limits,
+    others: Listening = NOWHERE,
+    front: Callable[[Service], Front] | None = None,
+) -> AsyncIterator[Service]:
     """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
     registry = Registry(store, version, log, limits, keys=others.keys)
     service = Service(registry, version, limits)
-    runner = web.AppRunner(service.application(), access_log=None)
+    runner = web.AppRunner(service.application(front(service) if front is not None else None), access_log=None)
     await runner.setup()
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
-        bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        try:
-            file = SocketFile(bound, listen, OWNER)
-        except OSError as error:
-            raise HostRefused(
-                f"cannot listen on {listen}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
-            ) from None
-        stack.callback(file.remove)
-        bound.listen(BACKLOG)
-        bound.setblocking(False)
+        bound = stack.enter_context(_listening(listen))
         server = cast("web.Server", runner.server)
         speak = partial(Connection, server, asyncio.get_running_loop(), service.figures, log)
         tls = Door(others, os.path.dirname(listen), registry.local.core, service.figures.away)
         doors = [asyncio.create_task(_accept(bound, partial(_let_in, server, speak, limits), log))]
+        if front is not None:
+            looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING)))
+            doors.append(asyncio.create_task(_accept(looking, partial(_let_in, server, partial(speak, looks=True), limits), log)))
         for each in listened(others):
             stack.enter_context(each)
             each.listen(BACKLOG)
@@ -136,14 +158,34 @@ async def serving(store: Store, listen: str, version: str, log: Log, limits: Lim
         try:
             yield service
         finally:
-            service.stopping = True
+            service.stop()
             for task in (*doors, *clocks):
                 task.cancel()
             tls.close()
             await service.turn(registry.close, own=True)
+            for connection in server.connections:
+                connection.close()  # who asks nothing now is not waited for
             await server.shutdown(ENDING)
             await tls.emptied()
             await runner.cleanup()
+
+
+@contextlib.contextmanager
+def _listening(path: str) -> Iterator[socket.socket]:
+    """Listen on a UNIX socket of root's own, which is gone at the end. Raises HostRefused."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        try:
+            file = SocketFile(bound, path, OWNER)
+        except OSError as error:
+            raise HostRefused(
+                f"cannot listen on {path}: {os.strerror(error.errno or 0)}", "expected a folder of root's that is there"
+            ) from None
+        try:
+            bound.listen(BACKLOG)
+            bound.setblocking(False)
+            yield bound
+        finally:
+            file.remove()
 
 
 async def _accept(bound: socket.socket, let_in: Callable[[socket.socket, Any], Awaitable[None]], log: Log) -> None:

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
     from netregistry.service.registry import Log
 
-#: By what is counted. "broken": the connection ended in the handshake; "none": no certificate where one is needed.
+#: By what is counted. "broken": the connection ended in the handshake; "none": no certificate where one is needed;
+#: "cross-site": a browser asked for another site's page.
 OF_CERTIFICATES = ("expired", "not-yet", "self-signed", "foreign", "revoked", "none")
 OF_TOKENS = ("token-unknown", "token-used", "token-late", "token-other")
-REASONS = (*OF_CERTIFICATES, *OF_TOKENS, "another", "no-tls", "broken", "busy", "not-ready")
+REASONS = (*OF_CERTIFICATES, *OF_TOKENS, "another", "cross-site", "no-tls", "broken", "busy", "not-ready")
 EVERY = 600.0  #: seconds between two lines of one reason and address
 REMEMBERED = 1000  #: lines
 MOST, WHILE = 100, 60.0  #: lines in so many seconds, whatever the reasons and addresses

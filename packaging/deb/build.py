@@ -81,7 +81,7 @@ def stage(tree: Path, environ: dict[str, str]) -> None:
     library = tree / LIBRARY
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".j2") or path.name == "py.typed":
+            if path.suffix in (".py", ".j2", ".html", ".css", ".js", ".svg") or path.name == "py.typed":
                 copy(path, library / path.relative_to(ROOT))
     for path in sorted((ROOT / "hooks").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:

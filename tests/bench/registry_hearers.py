@@ -27,7 +27,7 @@ class Hearers:
         """Read one stream for ever."""
         reader, writer = await asyncio.open_unix_connection(self.path, limit=1 << 24)
         target = f"/v1/watch?node={node}&incarnation={node.replace('-0002-', '-0004-')}"
-        writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\nNetcommon-Role: node:{node}\r\n\r\n".encode())
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nNetcommon-Role: node:{node}\r\n\r\n".encode())
         begun = False
         while line := await reader.readline():
             now = time.monotonic()

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -116,6 +116,10 @@ def test_no_majority_is_answered_in_time_and_looking_goes_on(three: Cluster, tmp
                 names, age = looked_at(registry)
                 assert names in (["blue"], ["blue", "green"]) and time.monotonic() - begun <= TOLD + 1
                 assert 1 <= age <= 60, "it says how old it is"
+                for path, status, words in (("/networks", 200, "The store has not answered for "), ("/history", 503, "503: ")):
+                    begun = time.monotonic()
+                    said = page_of(registry, path)
+                    assert said.status == status and words in said.text and time.monotonic() - begun <= TOLD + 1, said
 
         def works() -> bool:
             with contextlib.suppress(Problem):
@@ -126,16 +130,29 @@ def test_no_majority_is_answered_in_time_and_looking_goes_on(three: Cluster, tmp
         assert looked_at(registry)[1] == 0
 
 
-def looked_at(registry: Registry) -> tuple[list[str], int]:
-    """Give the names of the networks, and for how many seconds nobody knows whether they are that: the header Age."""
+class Answer(NamedTuple):
+    """An answer of the service's. ``age``: for how many seconds nobody knows whether it is so: the header Age."""
+
+    status: int
+    text: str
+    age: int
+
+
+def page_of(registry: Registry, path: str) -> Answer:
+    """Ask as a browser does."""
     connection = http.client.HTTPConnection("localhost", timeout=10)
     connection.sock = socket.socket(socket.AF_UNIX)
     with contextlib.closing(connection):
         connection.sock.connect(str(registry.socket))
-        connection.request("GET", "/v1/networks")
+        connection.request("GET", path, headers={"Accept": "text/html"})
         response = connection.getresponse()
-        items = json.loads(response.read())["items"]
-        return [item["network"]["name"] for item in items], int(response.headers.get("Age", "0"))
+        return Answer(response.status, response.read().decode(), int(response.headers.get("Age", "0")))
+
+
+def looked_at(registry: Registry) -> tuple[list[str], int]:
+    """Give the names of the networks, and their age."""
+    said = page_of(registry, "/v1/networks")
+    return [item["network"]["name"] for item in json.loads(said.text)["items"]], said.age
 
 
 # -- moved from a file

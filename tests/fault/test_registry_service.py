@@ -260,7 +260,7 @@ def test_another_user_is_refused_by_the_kernels_word(machine: Machine) -> None:
     assert machine.socket.stat().st_mode & 0o777 == 0o600
     code = (
         "import os, socket, sys\nasking = socket.socket(socket.AF_UNIX)\nasking.connect(sys.argv[1])\n"
-        "asking.sendall(b'GET /v1 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\nprint(asking.recv(20).decode())\n"
+        "asking.sendall(b'GET /v1 HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\nprint(asking.recv(20).decode())\n"
     )
     machine.socket.chmod(0o666)
     with socket.socket(socket.AF_UNIX) as ours:

@@ -54,6 +54,7 @@ PROGRAMS = {
         "cc": "gcc libc6-dev",
         "qemu-system-x86_64": "qemu-system-x86",
     },
+    "browser": {"chromium": "chromium"},
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {
         "ip": "iproute2",

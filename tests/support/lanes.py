@@ -67,9 +67,10 @@ NEEDS = {
     "unit": ("unit",),
     "guard": ("lint", "types", "unit", "kernel", "fault", "warm", "vm", "bench"),
     "kernel": ("kernel", "fault", "warm", "bench", "vm"),
+    "browser": ("kernel", "warm"),
     "vm": ("vm",),
 }
-ROOTS = ("guard", "kernel", "vm")  #: of these, what lanes need that only root can run, or only if it does
+ROOTS = ("guard", "kernel", "browser", "vm")  #: of these, what lanes need that only root can run, or only if it does
 
 
 class Options(NamedTuple):

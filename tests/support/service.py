@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from netregistry.client import Client
+from netregistry.pages.front import Pages
 from netregistry.service.http import Service
 from netregistry.service.limits import Limits
 from netregistry.service.serve import NOWHERE, serving
@@ -65,9 +66,9 @@ class Served:
         for client in self._clients:
             client.close()
 
-    def say(self, method: str, target: str, body: Any = None, **headers: str) -> Said:
-        """Send one request; ``headers`` with _ for -. A body of bytes is sent as it is."""
-        connection = self.connect()
+    def say(self, method: str, target: str, body: Any = None, path: str = "", **headers: str) -> Said:
+        """Send one request; ``headers`` with _ for -. A body of bytes is sent as it is. ``path``: to another socket."""
+        connection = self.connect(path)
         try:
             data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
             given = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -81,11 +82,12 @@ class Served:
         finally:
             connection.close()
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self, path: str = "") -> http.client.HTTPConnection:
+        """Connect to the socket; ``path``: to another one."""
         connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(SECONDS)
-        connection.sock.connect(self.path)
+        connection.sock.connect(path or self.path)
         return connection
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -117,7 +119,7 @@ def served(folder: Path, limits: Limits | None = None, store: Store | None = Non
     failed: list[BaseException] = []
 
     async def run() -> None:
-        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others) as service:
+        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others, Pages) as service:
             made.append(service)
             ready.set()
             while not ended.is_set():

@@ -77,6 +77,7 @@ class Guest:
         self.mac, self.since, self.incoming = mac, since, incoming
         self.force: tuple[Any, ...] = ()
         self.applied = ""
+        self.network = self.told = ""  #: whose values it is told, and their revision
 
 
 class Node:
@@ -198,7 +199,12 @@ class Node:
         options = tuple(Option(*each) for each in guest.force)
         state: Any = "incoming" if guest.incoming else "running"
         report = Report(uuid, state, f"tap{uuid[7]}", guest.mac, options=options, applied=guest.applied, since=guest.since)
-        return Local(report, fields, ganeti=self.world.is_ganeti(uuid))
+        return Local(report, fields, self.world.is_ganeti(uuid), guest.network, guest.told)
+
+    def becomes(self, guest: Guest, wanted: Wanted) -> None:
+        """Let a guest that is here, or comes, be what is wanted of its NIC, and be told what lies here of its network."""
+        guest.force, guest.applied, guest.network = wanted.options, wanted.revision, wanted.network
+        guest.told = self.networks.get(wanted.network, "")
 
     def looked(self, request: Look) -> Looked:
         unclear = self.trouble != "" or (self.world.faulty and self.world.chance.random() < 0.03)
@@ -228,7 +234,7 @@ class Node:
                 return Did(job.key, job.wanted.revision, refused="the host refuses it")
             self.disk[uuid] = job.wanted
             if guest is not None:
-                guest.force, guest.applied = job.wanted.options, job.wanted.revision
+                self.becomes(guest, job.wanted)
             return Did(job.key, job.wanted.revision)
         if isinstance(job, Keep):
             if uuid in self.guests:
@@ -242,7 +248,9 @@ class Node:
         left = []
         if isinstance(job, SetNetwork):
             self.networks[uuid] = job.revision
-        elif isinstance(job, DropNetwork):
+            touched = tuple(each for each, guest in self.guests.items() if guest.network == uuid)
+            return Did(job.key, job.revision, touched=touched)
+        if isinstance(job, DropNetwork):
             self.networks.pop(uuid, None)
         elif isinstance(job, Drop):
             if uuid in self.guests and uuid in self.disk:

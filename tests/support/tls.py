@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPSConnection
+from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ class Secured:
         if items:
             authority = x509.read_authority(items[-1]["authority"]["certificate"])
             before = authority, key_files.key(self.keys, authority.id)
-        made = x509.make_authority(self.local.service._registry.local.core.now(), before)
+        made = x509.make_authority(self.local.service.registry.local.core.now(), before)
         key_files.keep(self.keys, made)
         body = {"certificate": made.authority.certificate, "cross": made.authority.cross}
         self.local.client().change("POST", "authorities", body)
@@ -116,6 +116,17 @@ class Secured:
             found = response.read()
             shown_body = json.loads(found) if response.headers.get_content_type().endswith(("/json", "+json")) and found else found
             return Said(response.status, shown_body, dict(response.headers.items()))
+        finally:
+            connection.close()
+
+    @contextmanager
+    def opened(self, target: str, shown: Shown) -> Iterator[HTTPResponse]:
+        """Give an answer that is still to be read."""
+        connection = HTTPSConnection("localhost", self.port, timeout=SECONDS, context=shown.context())
+        try:
+            connection.request("GET", target)
+            with connection.getresponse() as response:
+                yield response
         finally:
             connection.close()
 

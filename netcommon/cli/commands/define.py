@@ -16,7 +16,7 @@ from netcommon.lifecycle.context import alive, locks
 from netcommon.plan.planner import plan
 from runtime import definitions, membership
 from runtime.environment import nic_from_environment
-from runtime.errors import NicInvalid, SettingsInvalid
+from runtime.errors import HostRefused, NicInvalid, SettingsInvalid, TryAgain
 from runtime.nic import Nic
 from runtime.paths import Paths
 from runtime.record import CLOSING, UP
@@ -54,18 +54,23 @@ def define(app: App, /, uuid: str, network: str, remove: bool, as_json: bool, **
 
 def _defined(app: App, uuid: str, given: dict[str, str], network: str) -> tuple[Nic, str, str]:
     """Write the definition, with the registry's help where the NIC is its; give the NIC, the path, and what is to be said."""
-    known = definitions.read(app.paths, uuid)
-    if network or (known is not None and known.network.uuid and membership.read(app.paths) is not None):
+    known, note = definitions.read(app.paths, uuid), ""
+    if network or (known is not None and membership.read(app.paths) is not None):
         from netcommon.cli import registry_definition  # few definitions are a registry's affair
 
-        made = registry_definition.define(app, registry_definition.joined(app), uuid, given, network)
+        try:
+            made = registry_definition.define(app, registry_definition.joined(app), uuid, given, network)
+        except (TryAgain, HostRefused) as error:
+            if network or (known is not None and known.network.uuid):
+                raise
+            made, note = None, f"the agent tells the registry, which cannot be asked for now: {error}"
         if made is not None:
             return made
     nic = nic_from_environment({**given, "INTERFACE_UUID": uuid})
     with suppress(SettingsInvalid):  # may be mended until the up
         # what it refuses, every up would; a site's code is not called to write a file
         plan(nic, app.settings(strict=False)._replace(extensions={}))
-    return nic, definitions.write(app.paths, nic), ""
+    return nic, definitions.write(app.paths, nic), note
 
 
 def _uuid_of(paths: Paths, device: str) -> str:

@@ -37,6 +37,7 @@ from runtime.moment import local_time
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
 MOST_FOUND = 1000
+PAGES = 8080  #: the port at which pages are reached by ssh
 FOUND = {"networks": "network", "nics": "nic", "nodes": "node", "macs": "MAC", "addresses": "address"}  #: kinds of what is found
 
 
@@ -90,7 +91,7 @@ def serve(app: App, store: str) -> None:
     as_root(app)
     settings = app.settings()
     try:
-        module = import_module("netregistry.service.serve")
+        module, pages = import_module("netregistry.service.serve"), import_module("netregistry.pages.front")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != LIBRARY:
             raise
@@ -102,13 +103,42 @@ def serve(app: App, store: str) -> None:
         os.mkdir(folder, 0o700)
     addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
     others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
-    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others)
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others, pages.Pages)
 
 
 def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
     """Give the names under which this machine is known, where the settings say none: its own, and the addresses that are listened on."""
     own = dict.fromkeys((socket.getfqdn(), socket.gethostname()), None)
     return (*(each for each in own if each.isascii()), *(address for address, _port in addresses if address not in ("0.0.0.0", "::")))  # noqa: S104
+
+
+@registry.command("pages")
+@click.pass_obj
+def pages(app: App) -> None:
+    """Say how a browser reaches the registry's pages: by ssh, or by TLS with a certificate.
+
+    They show networks, NICs, nodes, conflicts and the history as they are, and change nothing.
+    """
+    settings, folder = app.settings(strict=False), os.path.dirname(socket_of(app))
+    lines = [
+        "with root's ssh, from any machine:",
+        f"  ssh -N -L 127.0.0.1:{PAGES}:{folder}/pages root@{socket.getfqdn()}",
+        f"  http://localhost:{PAGES}/",
+    ]
+    where = [(each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen]
+    addresses = [
+        f"https://{name}:{port}/"
+        for name in settings.registry_names or _names(tuple(where))
+        for port in sorted({port for _, port in where})
+    ]
+    read = import_module("netregistry.credentials").read
+    known = [found for role in ("reader", "operator") if (found := read(app.paths.lib, role)) is not None]
+    addresses = addresses or [f"{each.rstrip('/')}/" for found in known[:1] for each in settings.registry_addresses or found.addresses]
+    if addresses:
+        identity = known[0].folder if known else f"{app.paths.lib}/certificates/reader"
+        lines += ["by TLS, with the certificate of a reader or an operator in the browser:", *(f"  {each}" for each in addresses)]
+        lines += [f"  openssl pkcs12 -export -in {identity}/identity.pem -out reader.p12  # and {identity}/authorities.pem, whom to trust"]
+    say("\n".join(lines))
 
 
 @registry.command("status")
@@ -132,7 +162,8 @@ def status(app: App, as_json: bool) -> None:
 def find(app: App, part: str, as_json: bool) -> None:
     """Find by any part of a name, MAC, address or UUID.
 
-    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine.
+    Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine. Addresses and MACs may be written in
+    any way: 2001:0DB8::0:1, 00-00-5E-00-00-01. A network is found by each address that it gives to nobody, too.
     """
     with client(app) as asked:
         page = asked.get("find", text=part, limit=MOST_FOUND).body

@@ -61,17 +61,18 @@ def test_a_nic_that_moves_leaves_here_and_enters_there_whole() -> None:
     assert here.lines == [("ready", "", "")]
     network = registry.do("network.add", "", {"name": "net1", "subnet": "192.0.2.0/24"}, GANETI)["uuid"]
     nic = registry.nic(GANETI, network=network, instance="web1", ip="192.0.2.5", mac="aa:00:00:00:00:01")
-    assert len(here.lines) == 1, "what is nowhere yet concerns no node"
+    assert here.lines[1:] == there.lines[1:] == [("enter", "network", network)], "what its guests are told is there before the first"
     registry.do("nic.set", nic.uuid, {"options": [{"name": "isolated", "value": "yes"}]})
-    assert here.lines[1:] == there.lines[1:] == [("enter", "options", nic.uuid)], "the operator's values are there before the guest"
+    assert here.lines[2:] == there.lines[2:] == [("enter", "options", nic.uuid)], "the operator's values are there before the guest"
     registry.report(first, {"nic": nic.uuid, "state": "running"})
-    assert here.lines[2:] == [("enter", "network", network), ("leave", "options", nic.uuid), ("enter", "nic", nic.uuid)]
+    assert here.lines[3:] == [("leave", "options", nic.uuid), ("enter", "nic", nic.uuid)]
     registry.do("network.set", network, {"mtu": 1400})
-    assert here.lines[5:] == [("change", "network", network)] and len(there.lines) == 2
+    assert here.lines[5:] == there.lines[3:] == [("change", "network", network)]
     registry.report(second, {"nic": nic.uuid, "state": "incoming"})
     registry.report(first, removed=(nic.uuid,))
-    assert here.lines[6:] == [("enter", "options", nic.uuid), ("leave", "nic", nic.uuid), ("leave", "network", network)]
-    assert there.known["nic", nic.uuid]["ip"] == "192.0.2.5" and there.known["network", network]["mtu"] == 1400
+    assert here.lines[6:] == [("enter", "options", nic.uuid), ("leave", "nic", nic.uuid)], "the guest may come back"
+    assert there.known["nic", nic.uuid]["ip"] == "192.0.2.5"
+    assert there.known["network", network]["mtu"] == here.known["network", network]["mtu"] == 1400
     registry.do("nic.delete", nic.uuid, None, GANETI)
     assert here.known == there.known == {}
 
@@ -87,10 +88,13 @@ def test_of_a_nic_elsewhere_all_is_told_that_a_node_keeps_of_it() -> None:
     )
     options, beside = here.known["options", nic.uuid]
     assert [each["value"] for each in options] == ["yes"]
-    assert beside == {"master": "registry", "network": network, "addresses": ["192.0.2.77"], "tags": ["a"]}
+    said = {"master": "registry", "network": network, "addresses": ["192.0.2.77"], "tags": ["a"]}
+    assert beside == {**said, "index": None, "ip": ""}
     registry.do("nic.set", nic.uuid, {"options": []})
     assert here.known["options", nic.uuid] == ([], beside), "addresses are an operator's value too"
     registry.do("nic.set", nic.uuid, {"addresses": []})
+    assert list(here.known) == [("network", network)]
+    registry.do("nic.set", nic.uuid, {"network": ""})
     assert here.known == {}
 
 
@@ -98,10 +102,26 @@ def test_nothing_of_another_cluster() -> None:
     registry = Heard()
     registry.join(0, "other.example.com")
     registry.told = (here,) = [Told(registry, 0)]  # type: ignore[assignment]
-    nic = registry.nic(cluster=CLUSTER, options=[{"name": "isolated", "value": "yes"}])
+    network, unused = registry.network("net1"), registry.network("net2", "198.51.100.0/24")
+    nic = registry.nic(cluster=CLUSTER, network=network, options=[{"name": "isolated", "value": "yes"}])
+    registry.do("network.set", network, {"mtu": 1400})
+    registry.do("network.set", unused, {"mtu": 1400})
     assert here.known == {}
     registry.do("node.set", NODES[0], {"cluster": CLUSTER})
-    assert list(here.known) == [("options", nic.uuid)]
+    assert list(here.known) == [("network", network), ("options", nic.uuid)]
+    registry.do("node.set", NODES[0], {"cluster": "other.example.com"})
+    assert here.known == {}
+
+
+def test_of_a_network_is_not_told_what_it_does_not_give_out() -> None:
+    """A Ganeti cluster's pool may reserve a thousand ranges, of which no guest is told."""
+    registry = Heard()
+    registry.join(0, CLUSTER)
+    registry.told = (here,) = [Told(registry, 0)]  # type: ignore[assignment]
+    network = registry.network("net1", cluster=CLUSTER)
+    registry.do("network.set", network, {"reserved": [{"first": "192.0.2.9", "last": "192.0.2.12"}]})
+    registry.nic(cluster=CLUSTER, network=network)
+    assert here.known["network", network]["reserved"] == [] and registry.local.view.network(network).reserved  # type: ignore[union-attr]
 
 
 @given(st.integers(0, 1 << 32))

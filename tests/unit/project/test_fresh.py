@@ -151,7 +151,8 @@ def test_one_that_fails_fails_all(status: int, expected: int, capsys: pytest.Cap
         (["lint"], False, set()),
         (["unit"], True, {"unit", "guard"}),
         (["unit"], False, {"unit"}),
-        (["kernel"], True, {"guard", "kernel"}),
+        (["kernel"], True, {"guard", "kernel", "browser"}),
+        (["fault"], True, {"guard", "kernel"}),
         (["vm"], True, {"guard", "kernel", "vm"}),  # the machine has this one's files
     ],
 )

@@ -99,6 +99,7 @@ ENDS = {
     "netcommon.doors.call": "the door's answer, and what follows it",
     "netcommon.doors.xen": "a down that fails nothing",
     "netcommon.lifecycle.up": "the failure is raised when the other NICs have theirs back, or the NIC is up",
+    "netcommon.lifecycle.left_out": "the NIC is up, and nothing more is tried; as in bring_up",
     "netcommon.lifecycle.change": "the failure is raised when the other NICs have theirs back, or the change holds",
     "netcommon.cli.commands.top": "a thread's failure is raised by whoever takes its result",
 }

@@ -223,3 +223,51 @@ def test_what_cannot_be_written_as_json_is_asked_for_again(agent: Agent, sim: Si
     with agent.running() as sync:
         sync._save({"nested": nested})
     assert any("is asked for anew" in line for line in sim.lines)
+
+
+def test_an_address_that_was_defined_anew_reaches_the_registry(agent: Agent, sim: Sim, service: Served) -> None:
+    """Also where the agent did not run. What the operator has changed is not changed back, and said."""
+    definitions.write(sim.paths, nic("bridged", IP="192.0.2.10"))
+    with agent.running() as sync:
+        agent.until(lambda: shown(service), "it is made known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        definitions.write(sim.paths, nic("bridged", IP="192.0.2.99"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: address(service) == "192.0.2.99", "it is brought there")
+        agent.until(lambda: sync.machine.inbox.agreed == {UUIDS[0]: "192.0.2.99"} and sync.machine.idle, "both have the same")
+    definitions.write(sim.paths, nic("bridged", IP="192.0.2.50"))
+    with agent.running() as sync:
+        agent.until(lambda: address(service) == "192.0.2.50", "also what was defined while the agent did not run")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        assert agent.alarms.active() == {}
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"ip": "192.0.2.77"})
+        agent.until(lambda: "192.0.2.77" in agent.alarms.active().get("registry-refused", ""), "the operator's is not the definition's")
+        agent.passes(3)
+        assert address(service) == "192.0.2.77" and "192.0.2.50 here" in agent.alarms.active()["registry-refused"]
+    with agent.running() as sync:
+        agent.until(lambda: "registry-refused" in agent.alarms.active(), "an agent that begins anew knows which one was changed")
+        assert address(service) == "192.0.2.77"
+        definitions.write(sim.paths, nic("bridged", IP="192.0.2.77"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: agent.alarms.active() == {}, "they agree")
+
+
+def test_an_address_that_somebody_has_is_a_conflict(agent: Agent, sim: Sim, service: Served) -> None:
+    definitions.write(sim.paths, nic("bridged", IP="192.0.2.10"))
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.inbox.agreed, "it is known")
+        item = shown(service)
+        assert item is not None
+        service.client().change(
+            "POST", "nics", {"instance": "db", "cluster": item["nic"]["cluster"], "ip": "192.0.2.99", "mac": "aa:00:00:00:77:01"}
+        )
+        definitions.write(sim.paths, nic("bridged", IP="192.0.2.99"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: address(service) == "192.0.2.99", "it is defined, whoever has it")
+        found = [each["conflict"] for each in service.client().all("conflicts")]
+        assert [(each["claim"].rpartition("/")[2], each["contenders"]) for each in found] == [("192.0.2.99", [UUIDS[0]])]
+
+
+def address(service: Served) -> str:
+    item = shown(service)
+    return "" if item is None else str(item["nic"]["ip"])

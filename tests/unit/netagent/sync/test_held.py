@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from netagent.sync import held, wishes
+from netagent.sync import held, inbox, wishes
 from netagent.sync.driver import Sync
 from netagent.sync.jobs import NEVER
-from netagent.sync.messages import Answered, Apply, Close, Did, Drop, Ended, Failure, Hello, Keep, Line, Marked, Wanted, Watch
+from netagent.sync.messages import Answered, Apply, Close, Did, Drop, Ended, Failure, Hello, Keep, Line, Marked, SetNetwork, Wanted, Watch
 from netagent.sync.reading import Revision
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle import up
@@ -23,7 +23,7 @@ from netcommon.log import Log
 from netregistry.stores import files
 from netregistry.stores.sqlite import SqliteStore
 from runtime import networks, wanted
-from runtime.errors import HostRefused
+from runtime.errors import FileRefused
 from runtime.nic import Nic
 from runtime.store import Store
 from tests.support.registry import NODES
@@ -87,7 +87,7 @@ def shut(folder: str) -> Iterator[None]:
 
 
 def no_room(*_anything: Any) -> None:
-    raise HostRefused("cannot write: No space left on device")
+    raise FileRefused("cannot write: No space left on device")
 
 
 def ready(sync: Sync) -> Revision:
@@ -122,7 +122,41 @@ def test_a_guest_comes_with_all_that_an_operator_has_said_while_the_registry_is_
         revision = item_revision(agent.service)
     assert on_disk(sim) == (revision, blue, ALL)
     sim.up(nic("bridged"))
-    assert in_force(sim)[0] == ALL and sim.record(UUIDS[0]).nic.revision == revision
+    assert in_force(sim) == (ALL, ("192.0.2.53",)) and sim.record(UUIDS[0]).nic.revision == revision
+
+
+def test_a_guest_that_comes_back_while_the_registry_is_away_is_told_what_its_network_says(agent: Agent, sim: Sim, blue: str) -> None:
+    """The node has none of the network's NICs meanwhile; what the network says changes before the registry goes."""
+    client = agent.service.join(1, CLUSTER)
+    with agent.running() as sync:
+        comes(agent, sim, sync)
+        stops(agent, sim, sync)
+        client.change("POST", f"nodes/{NODES[1]}/heartbeat", {"incarnation": "00000000-0000-4000-8000-0000000000aa"})
+        body = {"nics": [{"nic": UUIDS[0], "state": "running", "tap": "tap0", "since": 1.0}], "removed": []}
+        client.change("POST", f"nodes/{NODES[1]}/reports", {"after": client.get(f"nodes/{NODES[1]}").body["reports"], **body})
+        agent.until(lambda: UUIDS[0] not in reports(agent.service) and sync.machine.idle, "it runs elsewhere")
+        agent.until(lambda: UUIDS[0] not in sync.machine.inbox.nics, "it is none of this node's")
+        agent.service.client().change("PATCH", f"networks/{blue}", {"resolvers": ["192.0.2.99"]})
+        agent.until(lambda: told_on_disk(sim, blue) == ("192.0.2.99",) and sync.machine.idle, "it is kept")
+    sim.up(nic("bridged"))
+    assert in_force(sim) == (ALL, ("192.0.2.99",))
+
+
+def test_what_a_cluster_has_too_much_of_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks in which no NIC is the node's; its own are, whatever else there is."""
+    monkeypatch.setattr(inbox, "MOST_NETWORKS", 2)
+    turned = Turned()
+    networks = [f"{number:08x}-3333-4333-8333-333333333333" for number in range(5)]
+    lines = [{"event": "enter", "what": "network", "uuid": each, "value": {"uuid": each}, "revision": "e:5"} for each in networks]
+    turned.greeted()
+    turned.take(Watch)
+    turned.told(*lines, told(0, network=networks[4]))
+    assert list(turned.machine.inbox.networks) == [networks[0], networks[1], networks[4]]
+    asked = [each.key[1] if isinstance(each, SetNetwork) else "nic" for each in turned.asked if isinstance(each, SetNetwork | Apply)]
+    assert asked[:1] == [networks[4]], "a NIC waits for its own network, and for no other"
+    turned.done()
+    turned.told({"event": "leave", "what": "network", "uuid": networks[0], "revision": "e:11"}, ready="e:11")
+    assert [*turned.machine.inbox.networks] == [networks[1], networks[4]]
 
 
 def test_a_running_guest_of_which_the_registry_has_no_report_loses_nothing(agent: Agent, sim: Sim, blue: str) -> None:
@@ -204,6 +238,29 @@ def test_a_network_that_could_not_be_written_is_when_it_can_be(often: Agent, sim
             often.until(lambda: blue in often.alarms.active().get("registry-refused", ""), "there is an alarm")
         often.until(lambda: in_force(sim)[1] == ("192.0.2.99",), "the guest is told")
         often.until(lambda: often.alarms.active() == {}, "the alarm is over")
+
+
+@pytest.mark.parametrize("of", ["wanted", "record"])
+def test_what_the_disk_has_not_taken_of_a_nic_that_is_up_is_in_force_a_minute_later(
+    often: Agent, sim: Sim, blue: str, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """Nobody waits for the hour until what the host refuses is tried again; nor does a NIC that stops meanwhile."""
+    with often.running() as sync:
+        comes(often, sim, sync)
+        for value in ("no", "yes"):
+            with monkeypatch.context() as full:
+                full.setattr(*((wanted, "write", no_room) if of == "wanted" else (Store, "write", no_room)))
+                set_options(often, value)
+                often.until(lambda: UUIDS[0] in often.alarms.active().get("registry-refused", ""), "there is an alarm")
+                often.passes(1.0)
+                assert in_force(sim)[0]["isolated"] != value and UUIDS[0] in often.alarms.active().get("registry-refused", "")
+                if value == "yes" and of == "wanted":
+                    sim.down(nic("bridged"))
+                    sync.marked(UUIDS[0])
+            often.until(lambda value=value: on_disk(sim)[2]["isolated"] == value, "it is kept")  # type: ignore[misc]
+            often.until(lambda: often.alarms.active() == {} and sync.machine.idle, "the alarm is over")
+            if sim.records():
+                assert in_force(sim)[0]["isolated"] == value
 
 
 def test_what_could_not_be_written_of_a_nic_elsewhere_is_when_it_can_be(often: Agent, sim: Sim, blue: str) -> None:

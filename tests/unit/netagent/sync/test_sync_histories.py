@@ -51,7 +51,7 @@ def _begin(world: World, node: Node, uuid: str, incoming: bool) -> None:
     guest = node.guests[uuid] = Guest(mac_of(uuid), world.time, incoming)
     wanted = node.disk.get(uuid)
     if wanted is not None:  # its up reads what is on the disk
-        guest.force, guest.applied = wanted.options, wanted.revision
+        node.becomes(guest, wanted)
     node.mark(uuid)
 
 
@@ -121,6 +121,13 @@ def flips(world: World, node: Node, uuid: str, live: list[Node]) -> None:
         world.pump()
 
 
+def rewords(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Let the network say something else to its guests."""
+    if world.registry is not None:
+        world.answer(Call(world.id(), "network.set", NETWORK, {"mtu": world.chance.randrange(1300, 1500)}, "*"), OPERATOR)
+        world.pump()
+
+
 def deletes(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     if world.registry is not None and not world.is_ganeti(uuid):
         removes(world, uuid, OPERATOR)
@@ -172,7 +179,18 @@ def loses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     node.networks.clear()
 
 
-ACTIONS = [(starts, 8), (stops, 4), (migrates, 6), (defines, 6), (undefines, 3), (imports, 5), (flips, 6), (deletes, 1), (fences, 0.5)]
+ACTIONS = [
+    (starts, 8),
+    (stops, 4),
+    (migrates, 6),
+    (defines, 6),
+    (undefines, 3),
+    (imports, 5),
+    (flips, 6),
+    (rewords, 3),
+    (deletes, 1),
+    (fences, 0.5),
+]
 ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1), (fills, 1), (loses, 1)]
 
 
@@ -216,6 +234,7 @@ def converged(world: World) -> None:
                 if nic is not None:
                     assert [(each.name, each.value) for each in guest.force] == [(each.name, each.value) for each in nic.options]
                     assert report.applied == guest.applied == view.shown_revision(keys.nic(uuid))
+                    assert guest.told == (view.shown_revision(keys.network(nic.network)) if nic.network else ""), "its network says another"
             elif uuid in node.defined:
                 assert report is not None and report.state == "stopped"
             else:
@@ -230,6 +249,8 @@ def converged(world: World) -> None:
                 assert uuid in node.disk, "the operator's values are not there before the guest"
                 there = [(each.name, each.value) for each in node.disk[uuid].options]
                 assert there == [(each.name, each.value) for each in nic.options], "they are another revision's"
+        in_use = {nic.network for uuid in UUIDS if (nic := view.nic(uuid)) is not None and nic.network and nic.cluster == CLUSTER}
+        assert in_use <= machine.inbox.networks.keys(), "what guests are told is not there before them"
         for uuid in machine.inbox.networks:
             assert node.networks[uuid] == view.shown_revision(keys.network(uuid)), "what is said of a network is not there"
     for uuid in UUIDS:

@@ -141,6 +141,36 @@ def test_define_in_a_network(joined: Cli) -> None:
     assert networks.uuids(joined.paths) == [nic["network"]]
 
 
+def test_an_address_is_changed_in_the_registry_where_the_definition_names_no_network(joined: Cli, service: Served) -> None:
+    """What the agent has made known, and what the operator has put into a network since; away, the agent brings it there."""
+    given = (*TAP0, "--mac", "aa:00:00:00:00:01")
+    joined(*given, "--ip", "192.0.2.10")
+    there, me = definitions.find(joined.paths, "tap0"), membership.read(joined.paths)
+    assert there is not None and me is not None
+    body = {"uuid": there.uuid, "instance": "web1", "index": 0, "mac": there.mac, "ip": "192.0.2.10", "found": True}
+    service.client(f"node:{me.uuid}").change("POST", "nics", body)
+    joined(*given, "--ip", "192.0.2.99/24")
+    there = definitions.find(joined.paths, "tap0")
+    assert there is not None and there.ip == "192.0.2.99/24", "the length stays: the registry has none"
+    assert known(joined)["ip"] == "192.0.2.99" and known(joined)["link"] == "br0"
+    joined("registry", "nic", "add", "instance=db", "index=0", "cluster=prod", "ip=192.0.2.50")
+    assert "192.0.2.50 belongs to db/0" in joined(*given, "--ip", "192.0.2.50", status=69).stderr
+    assert definitions.find(joined.paths, "tap0") == there
+    joined("registry", "nic", "set", "web1/0", "network=blue")
+    joined(*given, "--ip", "192.0.2.77")
+    assert known(joined)["ip"] == "192.0.2.77"
+    there = definitions.find(joined.paths, "tap0")
+    assert there is not None and there.network.name == "blue"
+
+
+def test_a_definition_without_a_network_is_changed_while_the_registry_is_away(joined: Cli, service: Served) -> None:
+    joined(*TAP0, "--ip", "192.0.2.10")
+    Path(service.path).unlink()
+    said = joined(*TAP0, "--ip", "192.0.2.99").stdout
+    there = definitions.find(joined.paths, "tap0")
+    assert there is not None and there.ip == "192.0.2.99" and "the agent tells the registry" in said
+
+
 def test_an_address_is_changed_in_the_registry(joined: Cli) -> None:
     """Keep what is not given; a NIC that is up has the new address from its next start on."""
     joined(*TAP0, "--network", "blue")
@@ -221,8 +251,9 @@ def test_remove_gives_back(joined: Cli) -> None:
 
 
 def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Served) -> None:
-    """Its guest has the address still: the agent gives it back later."""
+    """Its guest has the address still: the agent gives it back later; not the last one's, which the same command does."""
     me = membership.read(joined.paths)
+    joined("define", "--interface", "tap1", "--mode", "bridged", "--link", "br0", "--uuid", UUIDS[1])
     joined(*TAP0, "--network", "blue")
     nic = known(joined)
     assert me is not None
@@ -232,6 +263,15 @@ def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Serve
     said = joined("define", "--remove", "--interface", "tap0").stdout
     assert "the agent gives back" in said and known(joined) == nic
     assert definitions.read(joined.paths, nic["uuid"]) is None
+    joined("define", "--remove", "--uuid", UUIDS[1])
+    again = ("define", "--remove", "--uuid", nic["uuid"])
+    said = joined(*again).stdout
+    assert "the agent gives back nothing" in said and f"netcommon {' '.join(again)}" in said and known(joined) == nic
+    after = agent.get(f"nodes/{me.uuid}").body["reports"]
+    stopped = {"nic": nic["uuid"], "state": "stopped"}
+    agent.change("POST", f"nodes/{me.uuid}/reports", {"after": after, "nics": [stopped], "removed": []})
+    assert "the registry has back" in joined(*again).stdout
+    assert joined("registry", "nic", "list").stdout == "no nics\n"
 
 
 def test_without_a_registry(cli: Cli) -> None:
@@ -242,7 +282,7 @@ def test_without_a_registry(cli: Cli) -> None:
     membership.write(cli.paths, membership.Membership(UUIDS[9], "node1"))
     cli(*TAP0, "--ip", "192.0.2.5")
     said = cli("define", "--remove", "--interface", "tap0").stdout
-    assert "removed the definition" in said and "the agent gives back" in said
+    assert "removed the definition" in said and "the agent gives back nothing" in said
     cli(*TAP0, "--network", "blue", status=69)
     assert definitions.all_of(cli.paths) == ([], [])
 

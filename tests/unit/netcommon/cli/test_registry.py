@@ -342,3 +342,14 @@ def test_a_registry_is_compacted_running_or_not(cli: Cli) -> None:
     assert cli("registry", "compact").stdout == would.replace(" has ", " had ").replace(" would have ", " has ")
     with running(cli):
         assert [item["network"]["name"] for item in cli.json("registry", "network", "list")["items"]] != []
+
+
+def test_how_a_browser_reaches_the_pages_is_said(cli: Cli) -> None:
+    """By ssh always, by TLS where there is an address."""
+    said = cli("registry", "pages").stdout
+    assert f":{cli.root}/run/netregistry/pages root@" in said and "https" not in said
+    (cli.root / "etc/netcommon").mkdir(parents=True, exist_ok=True)
+    config = '[registry]\nlisten = ["192.0.2.1:8931"]\nnames = ["registry.example.com"]\n'
+    (cli.root / "etc/netcommon/config.toml").write_text(config)
+    said = cli("registry", "pages").stdout
+    assert "https://registry.example.com:8931/" in said and "certificates/reader/identity.pem" in said

@@ -17,8 +17,8 @@ from netregistry.stores.sqlite import SqliteStore
 from tests.support.netns import wait_until
 from tests.support.service import SECONDS, Served, served
 
-HOST = b"Host: x\r\n"
-POST = b"POST /v1/networks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HOST = b"Host: localhost\r\n"
+POST = b"POST /v1/networks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 MALFORMED = {
     "version": b"GET /v1 HTTP/9.9\r\n" + HOST + b"\r\n",
     "header": b"GET /v1 HTTP/1.1\r\nHost x\r\n\r\n",
@@ -92,7 +92,7 @@ def test_who_takes_nothing_is_cut_off(tmp_path: Path, target: str, caplog: pytes
         parts = [{"action": "nic.add", "body": {"instance": "web", "index": index, "tags": tags}} for index in range(30)]
         for _ in range(4):
             service.client().change("POST", "batch", {"parts": parts})
-        with opened(service, f"GET /v1/{target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()) as asking:
+        with opened(service, f"GET /v1/{target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) as asking:
             wait_until(lambda: ended(asking), 10, "the end of the connection")
             assert not all_of(asking).endswith(b"\r\n0\r\n\r\n"), "who was cut off sees it"
         nothing_is_said(service, caplog)

@@ -19,6 +19,7 @@ from netregistry.request import made, new_id
 from netregistry.service import queries
 from netregistry.service.identity import peer
 from netregistry.service.limits import Limits
+from netregistry.service.serve import ENDING
 from netregistry.stores.base import Delete, Expect, Listing, Put, Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused
@@ -402,8 +403,19 @@ def test_what_is_looked_at_while_the_store_is_away_says_how_old_it_is(service: S
     def away() -> None:
         raise Unavailable("no majority")
 
-    monkeypatch.setattr(service.service._registry.local, "catch_up", away)
+    monkeypatch.setattr(service.service.registry.local, "catch_up", away)
     said = service.say("GET", "/v1/networks")
     assert said.status == 200 and len(said.body["items"]) == 1 and int(said.headers["Age"]) >= 1
     monkeypatch.undo()
     assert "Age" not in service.say("GET", "/v1/networks").headers
+
+
+def test_whoever_asks_nothing_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
+    """A browser keeps its connections open between two pages."""
+    with served(tmp_path) as service:
+        connection = service.connect()
+        connection.request("GET", "/v1")
+        assert connection.getresponse().read()
+        begun = time.monotonic()
+    assert time.monotonic() - begun < ENDING / 2
+    connection.close()

@@ -19,7 +19,7 @@ EVERYBODY = {"abilities", "problem", "healthz", "authorities"}
 LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status"}
 NICS = {"nic.add", "nic.set", "nic.delete", "batch"}
 NETWORKS = {"network.add", "network.set", "network.delete"}
-READING = LISTS | {"imports", "settings", "history", "export", "metrics", "certificates", "watch", "certificate.renew"}
+READING = LISTS | {"imports", "settings", "history", "export", "metrics", "certificates", "watch", "certificate.renew", "pages"}
 MAY = {
     "newcomer": EVERYBODY | {"certificate.join"},
     "reader": EVERYBODY | READING,
@@ -54,7 +54,7 @@ def shown(registry: Secured) -> dict[str, Shown]:
 
 
 def test_the_table_names_every_call_once() -> None:
-    assert {route.name for route in ROUTES} | set(ACTIONS) == set(ROLES)
+    assert {route.name for route in ROUTES} | set(ACTIONS) | {"pages"} == set(ROLES)
     assert {role: {name for name, roles in ROLES.items() if role in roles} for role in (*HOLDERS, NEWCOMER)} == MAY
     left = {name for name, roles in ROLES.items() if roles == {"leader"}}
     assert left == set(ROLES) - set().union(*MAY.values()) and not left & {route.name for route in ROUTES}

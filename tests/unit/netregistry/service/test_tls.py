@@ -111,7 +111,7 @@ def test_tokens_that_are_refused(registry: Secured, reason: str) -> None:
         assert registry.say("POST", "/v1/join", registry.joining(token, x509.make_key(), uuid), anybody).status == 201
         uuid = NODES[1]
     elif reason == "token-late":
-        core, late = registry.local.service._registry.local.core, time.time() + 7200
+        core, late = registry.local.service.registry.local.core, time.time() + 7200
         core.now = lambda: late
     else:
         registry.join("node", uuid)
@@ -157,7 +157,7 @@ def test_who_does_not_speak_tls_is_counted(registry: Secured) -> None:
 @pytest.mark.parametrize("ahead", [295.0, -295.0])
 def test_clocks_that_are_five_minutes_apart(registry: Secured, ahead: float) -> None:
     """Everything is made by the service's clock: its own certificate, a new authority, a node's."""
-    core = registry.local.service._registry.local.core
+    core = registry.local.service.registry.local.core
     core.now = lambda: time.time() + ahead
     (item,) = registry.local.client().get("authorities").body["items"]
     registry.rotate()
@@ -240,7 +240,7 @@ def test_a_key_that_is_damaged_or_gone_signs_nothing_and_uses_up_no_token(regist
 
 def test_a_certificate_that_was_made_while_the_clock_was_fast_is_made_anew(registry: Secured) -> None:
     """Its own: nobody would believe it before that time has come."""
-    core, figures = registry.local.service._registry.local.core, registry.local.service.figures
+    core, figures = registry.local.service.registry.local.core, registry.local.service.figures
     core.now = lambda: time.time() + 20 * 86400.0
     registry.local.until(lambda: figures.until > time.time() + 40 * 86400.0)
     core.now = time.time

@@ -56,7 +56,7 @@ def streams(registry: Secured) -> Iterator[list[Stream]]:
     """Open a stream for each node; all have begun."""
     found = [Stream(registry.join("node", uuid)) for uuid in UUIDS]
     registry.local.until(lambda: all(each.lines for each in found))
-    assert registry.local.service._registry.streams.count == STREAMS
+    assert registry.local.service.registry.streams.count == STREAMS
     yield found
 
 
@@ -125,7 +125,7 @@ def test_a_stream_ends_with_its_certificate(registry: Secured) -> None:
     registry.local.client().change("PATCH", "settings", {"certificate_seconds": 3600.0})
     stream = Stream(registry.join("node", UUIDS[0]))
     registry.local.until(lambda: stream.lines > 0)
-    core, late = registry.local.service._registry.local.core, time.time() + 3600.0
+    core, late = registry.local.service.registry.local.core, time.time() + 3600.0
     core.now = lambda: late
     begun = time.monotonic()
     registry.local.until(lambda: stream.ended > 0)

@@ -143,10 +143,16 @@ def test_a_commit_is_looked_at_for_those_alone_whom_it_can_concern(monkeypatch: 
     registry.do("nic.set", uuid, {"instance": "web1"}, GANETI)
     assert asked == [NODES[1]], "a network without NICs is nobody's, and a NIC theirs who have it"
     registry.do("nic.set", uuid, {"network": network}, GANETI)
+    assert sorted(asked[1:]) == [*NODES[:2]], "the first NIC of the cluster in a network brings that to all its nodes"
+    del asked[:]
     registry.do("network.set", network, {"mtu": 1400})
-    assert asked == [NODES[1]] * 3
+    assert sorted(asked) == [*NODES[:2]], "a guest that migrates must find there what its network says"
+    del asked[:]
+    other = registry.nic(GANETI, name="m", cluster=CLUSTER, network=network).uuid
+    registry.do("nic.delete", other, None, GANETI)
+    assert asked == [], "it is there already, and stays"
     registry.do("nic.set", uuid, {"options": [{"name": "isolated", "value": "yes"}]})
-    assert sorted(asked[3:]) == sorted(NODES[:2]), "the operator's values lie on each node of the cluster"
+    assert sorted(asked) == sorted(NODES[:2]), "the operator's values lie on each node of the cluster"
     del asked[:]
     parts[0].close(channels[2])
     registry.report(node(1), removed=(uuid,))

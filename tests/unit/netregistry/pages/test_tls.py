@@ -1,0 +1,50 @@
+"""The pages by TLS: for whoever has the certificate of a reader or an operator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import page
+from tests.support.registry import NODES
+from tests.support.service import SECONDS
+from tests.support.tls import Secured, Shown, secured
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder: Path = tmp_path_factory.mktemp("registry")
+    with secured(folder) as found:
+        yield found
+
+
+ROLES = {"reader": ("bob", 200), "operator": ("ann", 200), "node": (NODES[0], 403), "importer": ("gnt.example.com", 403)}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_who_may_look(registry: Secured, role: str) -> None:
+    name, status = ROLES[role]
+    shown = registry.shown(registry.join(role, name))
+    for path in ("/", "/nics", "/find?text=a", "/static/pages.js", *(["/live?about=all"] if status == 403 else [])):
+        assert registry.say("GET", path, None, shown, Accept="text/html").status == status
+
+
+def test_who_has_no_certificate_is_told_how_to_get_one(registry: Secured) -> None:
+    said = registry.say("GET", "/", None, Shown("", registry.trusted), Accept="text/html")
+    assert said.status == 403 and "a certificate is needed for that: netcommon registry join URL TOKEN" in page(said.body).text
+
+
+def test_whose_certificate_is_revoked_looks_no_more(registry: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open page's stream ends too, within one sign of life."""
+    monkeypatch.setattr("netregistry.pages.front.BEAT", 0.1)
+    shown = registry.shown(registry.join("reader", "carl"))
+    with registry.opened("/live?about=all", shown) as stream:
+        assert stream.readline().startswith(b"event: ")
+        registry.local.client().change("POST", "certificates/revoke", {"role": "reader", "name": "carl"})
+        end = time.monotonic() + SECONDS
+        while stream.readline():
+            assert time.monotonic() < end, "it has no end"
+    assert registry.say("GET", "/", None, shown, Accept="text/html").status == 403
