@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 State = Literal["provisioning", "running", "stopped", "moving", "conflict", "unknown", "pending restart"]
 
-#: What cannot be put on a NIC that runs.
+#: What cannot be put on a NIC that runs. What else waits for a restart its node says: tags that may be older than what the NIC has.
 RESTART = ("mac", "ip", "mode", "link", "vlan", "model")
 #: Of these "" means that there is none: a node always says it, a Ganeti cluster too. Of the others it means that nobody says anything.
 SAID_EMPTY = ("ip", "vlan")
@@ -84,7 +84,7 @@ def _pending(nic: Nic, report: Report) -> tuple[str, ...]:
         said = wanted and there if field not in SAID_EMPTY else wanted or ganeti
         if said and wanted != there:
             found.append(field)
-    return tuple(found)
+    return (*found, *(field for field in report.pending if field not in found))
 
 
 def conflicts(view: View, nic: Nic) -> Iterator[Conflict]:

@@ -304,4 +304,5 @@ def _line(view: Known, what: Literal["nic", "network", "options"], uuid: str, co
 
 
 def _beside(nic: Nic) -> dict[str, Any]:
-    return {"master": nic.master, "network": nic.network, "addresses": list(nic.addresses), "tags": list(nic.tags)}
+    said = {"master": nic.master, "network": nic.network, "addresses": list(nic.addresses), "tags": list(nic.tags)}
+    return {**said, "index": nic.index, "ip": nic.ip}

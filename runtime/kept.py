@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
 SCHEMA = 2  #: of a NIC's file (runtime.wanted)
-FIELDS = ("local", "registry", "revision", "network", "tags")  #: beside "schema" and "pending"
+FIELDS = ("local", "registry", "revision", "network", "tags", "position", "ip")  #: beside "schema" and "pending"
 LONGEST = 1 << 20  #: bytes of such a file
+HIGHEST_POSITION = 65535  #: of a NIC in its instance
 ENDS = "ends"  #: the link that tells when the first option ends
 
 NETWORKS = "networks"  #: the folder of networks (runtime.networks), within that of NICs
@@ -78,12 +79,14 @@ def plain_of(data: bytes) -> Plain | None:
     """Read the bytes of a NIC's file; None where they are anything but plain."""
     try:
         stored = Decoder().whole(data.decode("ascii"))
-        local, registry, revision, network, tags, schema = (stored.pop(name) for name in (*FIELDS, "schema"))
+        local, registry, revision, network, tags, position, ip, schema = (stored.pop(name) for name in (*FIELDS, "schema"))
         if stored != {"pending": None} or type(schema) is not int or schema != SCHEMA:
             return None
         wanted = [Changed(name, _lasting(name, each), REGISTRY) for name, each in registry.items()]
         wanted += [Changed(name, _lasting(name, each)) for name, each in local.items()]
-        if (revision and not validate.is_revision(revision)) or (network and not validate.is_uuid(network)) or not are_tags(tags):
+        if (revision and not validate.is_revision(revision)) or (network and not validate.is_uuid(network)):
+            return None
+        if not are_tags(tags) or not is_position(position) or not is_ip(ip):
             return None
         return Plain(tuple(wanted), revision + "", network + "")
     except SHAPE:
@@ -111,6 +114,16 @@ def of_json(tags: Any) -> tuple[str, ...] | None:
 def are_tags(value: object) -> bool:
     """Tell whether this is a list of tags; None is one that nobody has said."""
     return value is None or (type(value) is list and validate.tags(" ".join(value)) == (*value,))
+
+
+def is_position(value: object) -> bool:
+    """Tell whether this is a NIC's position in its instance; None is one that nobody has said."""
+    return value is None or (type(value) is int and 0 <= value <= HIGHEST_POSITION)
+
+
+def is_ip(value: object) -> bool:
+    """Tell whether this is the text of an address; "" is none."""
+    return value == "" or (type(value) is str and validate.address(value, length=False) == value)
 
 
 def completed(paths: Paths, nic: Nic) -> Nic | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runtime import validate
 from runtime.errors import NicInvalid
-from runtime.kept import LONGEST, is_option
-from runtime.networks import tags_of
+from runtime.kept import LONGEST, is_ip, is_option, is_position
+from runtime.networks import GANETI, tags_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
 from runtime.wanted import End, Entry, Moment, plausible, to_json, until_of
 
@@ -29,14 +29,17 @@ class RegistryOption(NamedTuple):
 class RegistryWanted(NamedTuple):
     """Hold what a registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
-    ``tags``: those that its Ganeti cluster has, None where no such cluster is its master. ``fields``: of what only a restart gives a NIC
-    (RESTART), name and value, what the registry says; it is compared, and not kept.
+    ``tags``: those that its Ganeti cluster has, None where no such cluster is its master. ``position``: of the NIC in its instance, by
+    which they are read; None where nobody says it. ``ip``: its address in its network; "" where none is said. ``fields``: of what only a
+    restart gives a NIC (RESTART), name and value, what the registry says; it is compared, and not kept.
     """
 
     revision: str
     options: tuple[RegistryOption, ...] = ()
     network: str = ""
     tags: tuple[str, ...] | None = None
+    position: int | None = None
+    ip: str = ""
     fields: tuple[tuple[str, str], ...] = ()
 
 
@@ -56,9 +59,27 @@ def wanted_of(revision: str, said: Mapping[str, Any]) -> RegistryWanted:
         if addresses and all(one.name != ADDRESSES for one in options):
             options.append(RegistryOption(ADDRESSES, addresses))
         fields = [(name, str(said[name])) for name in RESTART if name in said]
-        return RegistryWanted(revision, tuple(options), str(said.get("network", "")), tags_of(said), tuple(fields))
+        return RegistryWanted(
+            revision, tuple(options), str(said.get("network", "")), tags_of(said), position_of(said), ip_of(said), tuple(fields)
+        )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NicInvalid("NIC", str(said)[:80], "a NIC as the registry's reference has it") from None
+
+
+def position_of(said: Mapping[str, Any]) -> int | None:
+    """Give the position of a NIC in its instance, of its JSON; None but of one of a Ganeti cluster. Raises NicInvalid."""
+    position = said.get("index") if str(said.get("master")).startswith(GANETI) else None
+    if not is_position(position):
+        raise NicInvalid("index", str(position)[:80], "a number from 0 to 65535")
+    return position
+
+
+def ip_of(said: Mapping[str, Any]) -> str:
+    """Give the address of a NIC in its network, of its JSON; "" for none. Raises NicInvalid."""
+    ip = said.get("ip", "")
+    if not is_ip(ip):
+        raise NicInvalid("ip", str(ip)[:80], "an address, or nothing")
+    return str(ip)
 
 
 def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:
@@ -77,6 +98,7 @@ def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:
         elif not until or left > 0:
             entries.append(Entry(name, value, End(now, Moment(now.boot, now.monotonic + left, until)) if until else None))
     after = before._replace(registry=tuple(entries), revision=asked.revision, network=asked.network, tags=asked.tags)
+    after = after._replace(position=asked.position, ip=asked.ip)
     if 2 * len(to_json(after.by_registry)) > LONGEST // 2:  # once more while it is pending, and beside what is of this node
         raise NicInvalid("options", f"{len(entries)} options", f"options of {LONGEST // 4} bytes as JSON")
     return after
@@ -89,6 +111,10 @@ def _checked(asked: RegistryWanted) -> RegistryWanted:
         raise NicInvalid("network", asked.network, "a UUID in lower case, or nothing")
     if asked.tags is not None and validate.tags(" ".join(asked.tags)) != asked.tags:
         raise NicInvalid("tags", " ".join(asked.tags)[:80], "tags, of which none is empty")
+    if not is_position(asked.position):
+        raise NicInvalid("index", str(asked.position)[:80], "a number from 0 to 65535")
+    if not is_ip(asked.ip):
+        raise NicInvalid("ip", asked.ip[:80], "an address, or nothing")
     names = [each.name for each in asked.options]
     if len(set(names)) != len(names) or len(names) > MOST:
         raise NicInvalid("options", " ".join(names)[:200], f"at most {MOST} options, each once")

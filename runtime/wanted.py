@@ -7,6 +7,8 @@ One object for each NIC, also for those of the cluster that are not here: a gues
     revision   of what the registry wants, EPOCH:REVISION; "" where it has said nothing
     network    the UUID of the NIC's network in the registry; "" for none
     tags       those of a Ganeti cluster's NIC, as the registry was told of them last; null where it was not
+    position   that NIC's in its instance by then, by which its tags are read; null where the registry was not told
+    ip         the NIC's address in that network, which it may not have before its next start; "" where none was told
     pending    what all of these are to become, while a change is under way; null otherwise. Hooks ignore it
 
 An option has a value, as a tag would give it, and may end by itself: at a time of the boot clock in the boot in which it was set, and in
@@ -20,7 +22,7 @@ from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
 from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
-from runtime.kept import ENDS, LONGEST, SCHEMA, are_tags, is_option, of_json
+from runtime.kept import ENDS, LONGEST, SCHEMA, are_tags, is_ip, is_option, is_position, of_json
 from runtime.kept import FIELDS as FIELDS_NOW
 from runtime.nic import LOCAL, REGISTRY, Changed
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -95,6 +97,8 @@ class Wanted(NamedTuple):
     revision: str = ""
     network: str = ""
     tags: tuple[str, ...] | None = None
+    position: int | None = None
+    ip: str = ""
     pending: Wanted | None = None  #: what it is to become, which has nothing pending
 
     def force(self, now: Moment) -> tuple[Changed, ...]:
@@ -157,7 +161,8 @@ def to_json(wanted: Wanted) -> bytes:
 
 def _fields(wanted: Wanted) -> dict[str, object]:
     local, registry = ({one.option: _entry(one) for one in part} for part in (wanted.local, wanted.registry))
-    return {"local": local, "registry": registry, "revision": wanted.revision, "network": wanted.network, "tags": wanted.tags}
+    said = {"revision": wanted.revision, "network": wanted.network, "tags": wanted.tags, "position": wanted.position}
+    return {"local": local, "registry": registry, **said, "ip": wanted.ip}
 
 
 def _entry(one: Entry) -> dict[str, object]:
@@ -186,7 +191,20 @@ def _whole(stored: Any, schema: int) -> Wanted:
         raise RecordUnreadable("revision: not EPOCH:REVISION")
     if not (isinstance(network, str) and (not network or validate.is_uuid(network))):
         raise RecordUnreadable("network: no UUID")
-    return Wanted(_part(stored["local"]), _part(stored["registry"]), revision, network, _tags(stored.get("tags")))
+    position = stored.get("position")
+    if not is_position(position):
+        raise RecordUnreadable("position: no NIC's")
+    ip = stored.get("ip", "")
+    if not _is_ip(ip):
+        raise RecordUnreadable("ip: no address")
+    return Wanted(_part(stored["local"]), _part(stored["registry"]), revision, network, _tags(stored.get("tags")), position, ip)
+
+
+def _is_ip(stored: object) -> bool:
+    try:
+        return is_ip(stored)
+    except NicInvalid:
+        return False
 
 
 def _tags(stored: Any) -> tuple[str, ...] | None:

@@ -65,7 +65,8 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
 
 def wanted(asked: Wanted) -> RegistryWanted:
     """Give what is wanted as the node keeps it."""
-    return RegistryWanted(asked.revision, tuple(RegistryOption(*each) for each in asked.options), asked.network, asked.tags)
+    options = tuple(RegistryOption(*each) for each in asked.options)
+    return RegistryWanted(asked.revision, options, asked.network, asked.tags, asked.position, asked.ip)
 
 
 def applied(record: Record) -> str:

@@ -222,6 +222,8 @@ class Inbox:
                 "options": [list(each) for each in own.wanted.options],
                 "network": own.wanted.network,
                 "tags": own.wanted.tags,
+                "position": own.wanted.position,
+                "ip": own.wanted.ip,
                 "fields": own.fields,
                 **({"agreed": self.agreed[uuid]} if uuid in self.agreed else {}),
             }
@@ -244,6 +246,8 @@ class Inbox:
                         tuple(Option(str(name), str(value), float(until)) for name, value, until in each["options"]),
                         str(each["network"]),
                         None if each["tags"] is None else tuple(str(tag) for tag in each["tags"]),
+                        None if each["position"] is None else int(each["position"]),
+                        str(each["ip"]),
                     ),
                     dict(each["fields"]),
                 )

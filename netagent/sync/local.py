@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from netagent.sync.messages import Local, Looked, Surveyed
-from netcommon.lifecycle import execute
+from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
 from netcommon.operations.link import down_mark, marked
@@ -146,6 +146,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         applied=applied(record),
         drift=_drift(node, view, standing),
         since=record.created,
+        pending=_pending(node, nic),
     )
     told = nic.told
     ganeti = defined is None and os.path.isdir(node.paths.ganeti_run)
@@ -178,6 +179,22 @@ def _drift(node: Node, view: View, record: Record) -> tuple[str, ...]:
         return tuple(sorted({operation.KIND for operation, _text in execute.drift(view, execute.decode(record)[0])}))[:MOST]
     except NetcommonError:
         return ()
+
+
+def _pending(node: Node, nic: Nic) -> tuple[str, ...]:
+    """Name what the registry has told that a NIC which is up has only after its next start; nothing where that cannot be told."""
+    try:
+        kept = changed_options.read(node, nic.uuid, [], look=True)
+    except NetcommonError:
+        return ()
+    told, named = nic.told, nic.network.uuid
+    waits = {
+        "tags": (kept.tags is not None and {*kept.tags} != {*nic.tags})
+        or bool(named and told is not None and told.tags is not None and {*told.tags} != {*nic.network.tags}),
+        "index": kept.position not in (None, nic.index),
+        "network": not named and told is not None and kept.network != told.uuid,
+    }
+    return tuple(name for name, waiting in waits.items() if waiting)
 
 
 def _addresses(node: Node, nic: Nic) -> tuple[str, ...]:

@@ -27,13 +27,16 @@ class Option(NamedTuple):
 class Wanted(NamedTuple):
     """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
 
-    ``tags``: those that its Ganeti cluster has; None where that does not say them.
+    ``tags``: those that its Ganeti cluster has; None where that does not say them. ``position``: of the NIC in its instance, by which its
+    tags are to be read; None where nobody says it. ``ip``: its address in the network; "" where none is said.
     """
 
     revision: str
     options: tuple[Option, ...] = ()
     network: str = ""
     tags: tuple[str, ...] | None = None
+    position: int | None = None
+    ip: str = ""
 
 
 class Local(NamedTuple):

@@ -11,7 +11,7 @@ from netregistry.rules.masters import OF_NODE
 from runtime import validate
 from runtime.errors import NetcommonError, escaped
 from runtime.networks import tags_of
-from runtime.registry_wanted import ADDRESSES
+from runtime.registry_wanted import ADDRESSES, ip_of, position_of
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
 THINGS = frozenset(("nic", "network", "options"))
@@ -108,10 +108,10 @@ def wanted_of(line: Told) -> Wanted:
     if more and all(each.name != ADDRESSES for each in found):
         found = (*found, Option(ADDRESSES, ",".join(more)))
     try:
-        tags = tags_of(line.value)
+        tags, position, ip = tags_of(line.value), position_of(line.value), ip_of(line.value)
     except NetcommonError as error:
         raise Lie(f"NIC {line.uuid}: {error}") from None
-    return Wanted(str(line.revision), found, network, tags)
+    return Wanted(str(line.revision), found, network, tags, position, ip)
 
 
 def _option(uuid: str, said: object) -> Option:

@@ -146,10 +146,7 @@ class BringUp:
         return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
 
     def _finished(self, record: Record, view: View) -> Record | None:
-        """Brings an undoing to its end that stopped on the way: our mark may be gone, and what is left look like somebody else's.
-
-        Returns what is still on record.
-        """
+        """Bring an undoing that stopped to its end: our mark may be gone, what is left look like another's. Give what is on record."""
         try:
             finish(self.node, record, self._leaving(record, view), self.held)
         except NetcommonError as error:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from netcommon.lifecycle import changed_options, execute, run_effects, site_scripts
 from netcommon.lifecycle.bring_up import BringUp
-from netcommon.lifecycle.context import Outcome, about, alive, locks, to_its_end, usable
+from netcommon.lifecycle.context import ADOPT, Outcome, about, alive, locks, to_its_end, usable
 from netcommon.lifecycle.down import give_back, left_undone
 from netcommon.lifecycle.migration import awaited
 from netcommon.lifecycle.renamed_device import follow, name_of
@@ -29,7 +29,7 @@ from runtime import wanted
 from runtime.environment import environment_of, is_twin, nic_from_environment
 from runtime.errors import HostRefused, Interrupted, NetcommonError, NicInvalid, SettingsInvalid
 from runtime.folder import refuse_unwritable
-from runtime.nic import LOCAL
+from runtime.nic import LOCAL, NetworkWanted
 from runtime.record import CHANGING, CLOSING, UP
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from runtime.nic import Nic
     from runtime.record import Record
     from runtime.wanted import Wanted
+
+    #: What has tags, and the revision as of which a registry has told them.
+    Said = Wanted | NetworkWanted
 
     #: What is wanted of a NIC, made of what was wanted before.
     Edit = Callable[[Wanted], Wanted]
@@ -188,13 +191,16 @@ def _asked(
     after = edit(before).without(now)
     for problem in problems:
         call.log.error(problem)
-    if tags is None and _news(after.tags, before.tags, nic.tags):
+    adopted = standing.door == ADOPT  # its tags are nobody's words
+    if tags is None and _news(after, before, nic.tags, nic.index, adopted):
         tags = after.tags
+        nic = _moved(nic, after.position)
     if tags is not None:
         nic = _tagged(nic, "TAGS", tags)
     unfit: list[str] = []
-    told = changed_options.told_of(node, nic, after.network, unfit, look)
-    if told is not None and standing.nic.told is not None and _news(told.tags, standing.nic.told.tags, nic.network.tags):
+    held = standing.nic.told
+    told = _told(node, nic, after, held, unfit, look)
+    if told is not None and nic.network.uuid and _news(told, held, nic.network.tags):
         nic = _tagged(nic, "NETWORK_TAGS", told.tags or ())
     made = edit(wanted.NOTHING)
     asked = {each.option for each in (*made.local, *made.registry)}
@@ -214,12 +220,35 @@ def _asked(
     return after, nic
 
 
-def _news(tags: Sequence[str] | None, before: Sequence[str] | None, has: Sequence[str]) -> bool:
-    """Tell whether a Ganeti cluster has changed tags since they were told ``before``. Their order says nothing.
+def _told(node: Node, nic: Nic, after: Wanted, held: NetworkWanted | None, problems: list[str], look: bool) -> NetworkWanted | None:
+    """Give what a registry says of the NIC's network. Where another address waits for a restart, its network does too: ``held`` stays."""
+    has = nic.ip.partition("/")[0]
+    if nic.network.uuid or not has or after.ip in ("", has):
+        return changed_options.told_of(node, nic, after.network, problems, look)
+    return held and (changed_options.told_of(node, nic, held.uuid, problems, look) or held)
 
-    What is told for the first time may be older than what the hypervisor has said to the NIC's up: an importer may have been away.
+
+def _news(told: Said, before: Said | None, tags: Sequence[str], index: int | None = None, adopted: bool = False) -> bool:
+    """Tell whether a Ganeti cluster has changed tags, or the index by which they are read, since the NIC got those that it has.
+
+    That is known only where the same registry has told before what the NIC has. What is told first, of another epoch (a backup that was
+    restored) or beside an up with other tags may be older than what the hypervisor has said to that up: an importer may have been away.
+    ``adopted``: the tags that the NIC has are not its hypervisor's, so every change is news. The order of tags says nothing.
     """
-    return tags is not None and before is not None and {*tags} not in ({*before}, {*has})
+    if told.tags is None or before is None or before.tags is None or _epoch(told) != _epoch(before):
+        return False
+    has, was, now = ({*tags}, index), _meant(before, index), _meant(told, index)
+    return (was == has or adopted) and now not in (was, has)
+
+
+def _meant(said: Said, index: int | None) -> tuple[set[str], int | None]:
+    """Give tags as they were told, and the index by which they are read: ``index`` where nobody says it."""
+    position = None if isinstance(said, NetworkWanted) else said.position
+    return set(said.tags or ()), index if position is None else position
+
+
+def _epoch(said: Said) -> str:
+    return said.revision.rpartition(":")[0]
 
 
 def _tagged(nic: Nic, variable: str, tags: Sequence[str]) -> Nic:
@@ -228,6 +257,13 @@ def _tagged(nic: Nic, variable: str, tags: Sequence[str]) -> Nic:
     given = nic_from_environment({**environment_of(nic), variable: text})
     network = nic.network._replace(tags=given.network.tags)
     return nic._replace(tags=given.tags, network=network, environment={**nic.environment, variable: text})
+
+
+def _moved(nic: Nic, position: int | None) -> Nic:
+    """Give the NIC at its position of today. One of Xen keeps its own: by that it and its emulated twin know each other."""
+    if position is None or nic.index is None or "XENBUS_PATH" in nic.environment:
+        return nic
+    return nic._replace(index=position, environment={**nic.environment, "INTERFACE_INDEX": str(position)})
 
 
 def _standing(record: Record) -> Record:

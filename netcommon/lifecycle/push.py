@@ -182,7 +182,7 @@ def drop(node: Node, uuid: str, call: Call) -> bool:
     with locks(node, call) as held:
         held.uuids({uuid})
         found = _there(node, uuid, call)
-        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="", tags=None)
+        after = changed_options.decided(node, uuid, found)._replace(registry=(), revision="", network="", tags=None, position=None, ip="")
         if after == found:
             return True
         if _up(node, uuid) is not None:

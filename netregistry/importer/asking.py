@@ -34,6 +34,9 @@ class Asking:
         imports = {item["cluster"]: item["imported"] for item in self._client.all("imports")}
         return Known(found["networks"], found["nics"], imports.get(self._cluster, {})), epoch
 
+    def epoch(self) -> str:
+        return str(self._client.get("").body["epoch"])
+
     def batch(self, parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
         said = self._client.change("POST", "batch", {"parts": parts})
         return said.body, said.revision.rpartition(":")[0]
@@ -47,6 +50,9 @@ class Rehearsing:
 
     def known(self) -> tuple[Known, str]:
         return of_view(self._copy.view, self._cluster), self._copy.view.epoch
+
+    def epoch(self) -> str:
+        return self._copy.view.epoch
 
     def batch(self, parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
         return self._copy.batch(f"importer:{self._cluster}", parts), self._copy.view.epoch

@@ -32,6 +32,7 @@ VERSIONS = {3000000: "3.0", 3010000: "3.1", 3020000: "3.2"}
 LONGEST_TEXT = 255  #: bytes of one string that is read
 MOST_RANGES = 1000  #: of one network: netregistry.model.network.Network.reserved
 OWNER = "owner:"  #: a tag of an instance that begins so names its owner
+PARAMS = ("mode", "link", "vlan")  #: of a NIC, each by itself or as the cluster has it
 
 #: What is read of a NIC and of a network, by the names of the registry.
 NIC = ("instance", "index", "name", "owner", "mac", "network", "ip", "mode", "link", "vlan", "model", "tags")
@@ -193,7 +194,8 @@ def _nics(value: Any, cluster: str, networks: Mapping[str, Fields], unread: set[
             uuid = _uuid(uuid, here)
             if uuid in found or uuid in unread:
                 raise Unusable(f"the configuration is not as Ganeti 3 writes it: {here} has the UUID {uuid}, which another one has")
-            params = {**_params(often, "cluster.nicparams"), **_params(item.get("nicparams") or {}, here)}
+            # what neither says is none: it may have been said before
+            params = {**dict.fromkeys(PARAMS, ""), **_params(often, "cluster.nicparams"), **_params(item.get("nicparams") or {}, here)}
             network = _text(item, "network", here).lower()
             said = {
                 "instance": name,
@@ -230,7 +232,7 @@ def _made(instance: str, index: int, mac: str) -> str:
 def _params(item: Any, where: str) -> dict[str, str]:
     if not isinstance(item, dict):
         raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has no parameters")
-    return {name: _text(item, name, where) for name in ("mode", "link", "vlan") if name in item}
+    return {name: _text(item, name, where) for name in PARAMS if name in item}
 
 
 def _model(value: Any, instance: Fields, where: str) -> str:

@@ -1,7 +1,8 @@
 """Bring configurations into a registry, one after the other: pure, with the registry and the time passed in.
 
-What is imported is remembered: nobody else decides these fields, so the registry need not be asked again before each import. It is after
-anything that was refused, where another epoch has begun, and every few minutes.
+What is imported is remembered: nobody else decides these fields, so what the registry has need not be listed before each import. It is
+after anything that was refused, every few minutes, and at once where another epoch has begun: a registry that was restored has what Ganeti
+said some time ago.
 
 What a configuration has no more is deleted only by a second one, read some seconds after the first in which it was missing, and in no
 configuration in between was it there.
@@ -40,6 +41,10 @@ class Registry(Protocol):
         """Give what it has of this cluster, and its epoch. Raises Problem, TryAgain, HostRefused."""
         ...
 
+    def epoch(self) -> str:
+        """Give its epoch alone. Raises Problem, TryAgain, HostRefused."""
+        ...
+
     def batch(self, parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
         """Have requests done together, or none; give what each was answered, and the epoch. Raises Problem, TryAgain, HostRefused."""
         ...
@@ -71,6 +76,13 @@ class Importer:
         """Give the time by which something is missing for long enough: the configuration is to be read again then."""
         return min(self._absent.values(), default=NEVER) + self._patience
 
+    def outdated(self) -> bool:
+        """Tell whether the registry has begun another epoch since it was asked what it has. Raises Problem, TryAgain, HostRefused."""
+        if self._known is None or self._registry.epoch() == self._epoch:
+            return False
+        self._known = None
+        return True
+
     def take(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
         """Let the registry have what a configuration says. ``seen``: the other master that this node has seen last.
 
@@ -92,6 +104,7 @@ class Importer:
         if lineage != self._lineage or now >= self._compare_at:
             self._known = None
         self._lineage = lineage
+        self.outdated()
         fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, seen))
         hold = {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
         done = dict.fromkeys(("add", "set", "delete"), 0)

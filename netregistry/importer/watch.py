@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from netregistry.client import Problem
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LOOK = 60.0  #: seconds after which the configuration is read again though nothing has told of a change
 AGAIN = 2.0  #: seconds until what failed is tried again
+EPOCH = 5.0  #: seconds after which the registry is asked whether it is the one into which was imported, or was restored from a backup
 PAUSE = 0.05  #: seconds between two readings at least, and as long as the one before has taken
 
 
@@ -41,6 +43,7 @@ class Watcher:
         self._source, self._importer, self._ended, self._notifier, self._log = source, importer, ended, notifier, log
         self._inotify = Inotify()
         self._watch: int | None = None
+        self._last: Importer | None = None  # by which all was imported that is known; None: it was not
         self._alarms: dict[str, str] = {}  # of what sort -> the line that was logged
 
     def run(self) -> None:
@@ -63,6 +66,7 @@ class Watcher:
 
     def _once(self) -> float:
         """Read and import once; give the seconds until the next time, if nothing happens before."""
+        self._last = None
         try:
             found, seen = self._source.read()
             importer = self._importer(found.cluster)
@@ -80,6 +84,7 @@ class Watcher:
         except NetcommonError as error:
             self._alarm({type(error).__name__: f"nothing is imported: {error}"})
             return AGAIN
+        self._last = importer
         self._done(found, outcome)
         return min(LOOK, max(0.0, importer.due - time.monotonic()))
 
@@ -112,16 +117,26 @@ class Watcher:
             self._watch = self._inotify.add(self._source.folder, IN_MOVED_TO | IN_CLOSE_WRITE, self._source.folder)
 
     def _waited(self, least: float, most: float) -> bool:
-        """Wait until the file is another one, or the time is over; tell whether it is the end."""
+        """Wait until the file or the registry is another one, or the time is over; tell whether it is the end."""
         until = time.monotonic() + (most if self._watch is not None else min(most, AGAIN))
+        ask = time.monotonic() + EPOCH
         changed = False
         if self._ready(least):
             return True
-        while not changed and (left := until - time.monotonic()) > 0:
+        while not changed and (now := time.monotonic()) < until:
+            left = max(0.0, min(until, ask) - now)
             if self._ready(min(left, self._notifier.watchdog / 3 or left), self._inotify.descriptor):
                 return True
             self._notifier.alive()
             changed = self._changed()
+            if not changed and time.monotonic() >= ask:
+                changed, ask = self._outdated(), time.monotonic() + EPOCH
+        return False
+
+    def _outdated(self) -> bool:
+        """Tell whether the registry is another one than that into which was imported. Of one that is away the next import says so."""
+        with suppress(NetcommonError):
+            return self._last is not None and self._last.outdated()
         return False
 
     def _ready(self, seconds: float, *more: int) -> bool:

@@ -85,6 +85,7 @@ class Report(NamedTuple):
     refused: kinds.Note = ""  #: why what is wanted is not
     drift: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()
     since: kinds.Time = 0.0
+    pending: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()  #: fields that it has as they are wanted only after its next start
 
     @property
     def uses(self) -> tuple[str, ...]:

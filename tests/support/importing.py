@@ -39,6 +39,9 @@ class Asked:
         view = self.registry.local.view
         return of_view(view, CLUSTER), view.epoch
 
+    def epoch(self) -> str:
+        return self.registry.local.view.epoch
+
     def batch(self, parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
         self.asked += 1
         fails = self._fails()

@@ -123,6 +123,8 @@ def test_pending_restart(two: Nodes) -> None:
     assert two.shown.state == "running"
     two.registry.do("nic.set", two.nic.uuid, {"ip": "192.0.2.1", "model": "virtio"})
     assert (two.shown.state, two.shown.pending) == ("pending restart", ("ip", "model"))
+    two.says(0, "running", model="e1000", pending=["ip", "tags"])
+    assert two.shown.pending == ("ip", "model", "tags"), "what its node says too, each once"
     two.says(0, "stopped")
     assert (two.shown.state, two.shown.pending) == ("stopped", ())
 

@@ -88,7 +88,8 @@ def test_of_a_nic_elsewhere_all_is_told_that_a_node_keeps_of_it() -> None:
     )
     options, beside = here.known["options", nic.uuid]
     assert [each["value"] for each in options] == ["yes"]
-    assert beside == {"master": "registry", "network": network, "addresses": ["192.0.2.77"], "tags": ["a"]}
+    said = {"master": "registry", "network": network, "addresses": ["192.0.2.77"], "tags": ["a"]}
+    assert beside == {**said, "index": None, "ip": ""}
     registry.do("nic.set", nic.uuid, {"options": []})
     assert here.known["options", nic.uuid] == ([], beside), "addresses are an operator's value too"
     registry.do("nic.set", nic.uuid, {"addresses": []})

@@ -28,7 +28,9 @@ entries = st.lists(entry, max_size=3, unique_by=lambda one: one.option)
 
 tuples = entries.map(tuple)
 tags = st.none() | st.lists(st.sampled_from(["a", "netcommon:0:rate_in:8mbit", "é"]), max_size=2).map(tuple)
-plain = st.builds(Wanted, tuples, tuples, st.sampled_from(["", "epoch:7"]), st.sampled_from(["", U1]), tags, st.none())
+ips = st.sampled_from(["", "192.0.2.9", "2001:db8::9"])
+positions = st.none() | st.integers(0, 65535)
+plain = st.builds(Wanted, tuples, tuples, st.sampled_from(["", "epoch:7"]), st.sampled_from(["", U1]), tags, positions, ips, st.none())
 
 
 @given(plain, st.none() | plain)
@@ -44,7 +46,7 @@ def test_the_format_before_registries(tmp_path: Path) -> None:
     assert found == Wanted((Entry("rate_in", "8mbit"),), pending=Wanted((Entry("rate_in", "9mbit"),)))
 
 
-EMPTY = {"local": {}, "registry": {}, "revision": "", "network": "", "tags": None}
+EMPTY = {"local": {}, "registry": {}, "revision": "", "network": "", "tags": None, "position": None, "ip": ""}
 GOOD = {"schema": 2, **EMPTY, "pending": None, "local": {"rate_in": {"value": "8mbit", "end": None, "then": None}}}
 AT = {"boot": "b", "monotonic": 1, "wall": 2}
 

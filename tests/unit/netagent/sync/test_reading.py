@@ -34,6 +34,23 @@ def test_tags_that_are_none(wrong: object) -> None:
         wanted_of(told(master="ganeti:c1", tags=wrong))
 
 
+def test_the_index_by_which_tags_are_read_is_a_ganeti_clusters_alone() -> None:
+    assert [wanted_of(told(master="ganeti:c1", index=index)).position for index in (0, 7, None)] == [0, 7, None]
+    assert wanted_of(told(master="registry", index=7)).position is wanted_of(told(master="ganeti:c1")).position is None
+
+
+@pytest.mark.parametrize("wrong", ["7", -1, 65536, True, 1.0, [7]])
+def test_indices_that_are_none(wrong: object) -> None:
+    with pytest.raises(Lie, match="index"):
+        wanted_of(told(master="ganeti:c1", index=wrong))
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "192.0.2.7/24", "192.0.2", "FD00::7", ["192.0.2.7"]])
+def test_ips_that_are_none(wrong: object) -> None:
+    with pytest.raises(Lie, match=r"(?i)\bip\b"):
+        wanted_of(told(ip=wrong))
+
+
 @pytest.mark.parametrize("wrong", ["192.0.2.7", [7], [["192.0.2.7"]], ["192.0.2.7"] * 1000, {}])
 def test_addresses_that_are_none(wrong: object) -> None:
     with pytest.raises(Lie, match="addresses"):

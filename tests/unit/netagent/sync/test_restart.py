@@ -73,10 +73,15 @@ listed = st.lists(options, max_size=3, unique_by=lambda one: one["name"])
 any_listed = listed | st.tuples(listed, of_tomorrow).map(lambda drawn: [*drawn[0], drawn[1]])
 letters = st.sampled_from([*string.ascii_letters, *string.digits, *"_.+*/:@-éß字٣²"])  # what Python's \w takes, and Ganeti's check of tags
 tags = st.lists(st.text(letters, min_size=1, max_size=128), max_size=4) | st.lists(st.text(letters, min_size=1, max_size=2), max_size=100)
-fields = st.dictionaries(st.sampled_from(sorted(OF_NODE - {"tags"})), json_values, max_size=4)
+fields = st.dictionaries(st.sampled_from(sorted(OF_NODE - {"tags", "index"})), json_values, max_size=4)
 nics = st.fixed_dictionaries(
     {"master": st.sampled_from(MASTERS), "options": any_listed, "network": st.sampled_from(["", *NETWORKS])},
-    optional={"tags": tags, "addresses": st.lists(st.just("10.0.0.9"), max_size=1)},
+    optional={
+        "tags": tags,
+        "addresses": st.lists(st.just("10.0.0.9"), max_size=1),
+        "index": st.none() | st.integers(0, 65535),
+        "ip": st.sampled_from(["", "10.0.0.8", "fd00::8"]),
+    },
 )
 own = st.tuples(fields, nics).map(lambda drawn: Told("nic", {**drawn[0], **drawn[1]}))
 beside = any_listed.map(lambda drawn: Told("options", drawn))
@@ -223,7 +228,8 @@ class Disk:
         if what:
             assert {each.option: (each.value, until_of(each)) for each in found.registry} == asked
             assert (found.revision, found.network) == (self.revisions[uuid], said.get("network", ""))
-            assert found.tags == _tags(said)
+            assert (found.tags, found.ip) == (_tags(said), said.get("ip", ""))
+            assert found.position == (said.get("index") if said.get("master", "").startswith("ganeti:") else None)
         else:
             assert found == NOTHING
         if all(not until for _value, until in asked.values()):  # then a hook reads it alone

@@ -81,8 +81,9 @@ def holds(cli: Cli) -> list[bool]:
 
 
 def command(tmp_path: Path, before: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """``netcommon`` in a process that runs ``before`` first."""
-    code = f"import atexit, os, signal, sys\n{before}\nfrom netcommon.cli import main\nmain()"
+    """``netcommon`` in a process that runs ``before`` first, and whose caller ignores no signal, whatever ours does."""
+    heeding = f"for number in {tuple(map(int, signals.NUMBERS))}: signal.signal(number, signal.SIG_DFL)"
+    code = f"import atexit, os, signal, sys\n{heeding}\n{before}\nfrom netcommon.cli import main\nmain()"
     words = [VENV / "bin/python", "-c", code, "--root", str(tmp_path), *arguments]
     return subprocess.run(words, cwd=ROOT, capture_output=True, check=False, timeout=60)
 

@@ -271,7 +271,8 @@ def work(door, environ, argv):
         print("undone", flush=True)
 call.run("kvm-ifup", work)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    heeding = f"import signal\nsignal.signal({int(number)}, signal.SIG_DFL)\n{code}"  # whatever our own caller ignores
+    done = subprocess.run([sys.executable, "-c", heeding], capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (75, "undone\n", f"netcommon: error: ended by signal {int(number)}\n")
     if number != signal.SIGTERM:
         ignoring = f"import signal\nsignal.signal({int(number)}, signal.SIG_IGN)\n{code}"

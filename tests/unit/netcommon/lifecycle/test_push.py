@@ -300,7 +300,7 @@ def test_a_tag_that_changes_reaches_a_nic_that_is_up(tmp_path: Path, mode: str) 
 
 
 def test_what_its_hypervisor_has_said_since_stays(tmp_path: Path) -> None:
-    """An up brings the tags of today; what the registry was told before is not put in their place, whatever else changes."""
+    """An up brings the tags of today; what the registry tells is not put in their place until it has once told these, or later ones."""
     sim = Sim(str(tmp_path))
     sim.up(nic("bridged", TAGS="a"))
     assert not tagged(sim, 7, "netcommon:0:rate_in:8mbit").changed and sim.record().nic.tags == ("a",), "it may be older than the up"
@@ -309,15 +309,58 @@ def test_what_its_hypervisor_has_said_since_stays(tmp_path: Path) -> None:
     push(sim.node, UUIDS[0], asked(8, mcast_flood="no")._replace(tags=("netcommon:0:rate_in:8mbit",)), sim.call())
     assert sim.record().nic.tags == ("netcommon:0:rate_in:9mbit",)
     tagged(sim, 9, "netcommon:0:rate_in:7mbit")
+    assert sim.record().nic.tags == ("netcommon:0:rate_in:9mbit",), "it may be older than the up: the registry was behind"
+    tagged(sim, 10, "netcommon:0:rate_in:9mbit")
+    tagged(sim, 11, "netcommon:0:rate_in:7mbit")
     assert sim.record().nic.tags == ("netcommon:0:rate_in:7mbit",)
-    pushed(sim, 10)
+    pushed(sim, 12)
     assert sim.record().nic.tags == ("netcommon:0:rate_in:7mbit",), "nobody says any more"
+
+
+def test_a_registry_that_was_restored_takes_no_tag_away(tmp_path: Path) -> None:
+    """What it tells in another epoch may be older than what the NIC has; what changes in that one since is news."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", TAGS="a", NETWORK_NAME="blue", NETWORK_UUID=BLUE, NETWORK_TAGS="a"))
+
+    def told(revision: str, *tags: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        keep_network(sim.node, network_of(BLUE, revision, {"name": "blue", "tags": list(tags), "master": "ganeti:c1"}))
+        push(sim.node, UUIDS[0], RegistryWanted(revision, tags=tags), sim.call())
+        return sim.record().nic.tags, sim.record().nic.network.tags
+
+    told("one:5", "a")
+    assert told("one:6", "a", "x") == (("a", "x"),) * 2
+    for revision in ("two:2", "two:2", "two:3"):
+        assert told(revision, "a") == (("a", "x"),) * 2
+    told("two:4", "a", "x")
+    assert told("two:5") == ((), ())
+
+
+def test_tags_are_read_by_the_position_that_is_told_with_them(tmp_path: Path) -> None:
+    """An earlier NIC of the guest was taken away: by Ganeti the second one is the first, and a tag of the first NIC is its own."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", INTERFACE_INDEX="1", TAGS="netcommon:1:rate_in:8mbit"))
+
+    def told(number: int, position: int | None, *tags: str) -> tuple[int | None, list[str]]:
+        push(sim.node, UUIDS[0], asked(number)._replace(tags=tags, position=position), sim.call())
+        record = sim.record()
+        assert record.nic.environment["INTERFACE_INDEX"] == str(record.nic.index)
+        return record.nic.index, [each.name for each in given(record.nic, sim.settings) if each.name in ("rate_in", "isolated")]
+
+    tags = "netcommon:0:isolated:yes", "netcommon:1:rate_in:8mbit"
+    assert told(6, 1, "netcommon:1:rate_in:8mbit") == (1, ["rate_in"])
+    assert told(7, 1, *tags) == (1, ["rate_in"])
+    assert told(8, 0, *tags) == (0, ["isolated"])
+    assert told(9, 0, tags[1]) == (0, [])
+    assert told(10, None, *tags) == (0, ["isolated"]), "an older service does not say it"
+    told(11, 0, *tags)
+    sim.up(nic("bridged", INTERFACE_INDEX="2", TAGS=" ".join(tags)))
+    assert told(12, 1, *tags) == (2, []), "it may be older than the up"
 
 
 def test_a_tag_that_is_refused_is_tried_again(tmp_path: Path) -> None:
     """The NIC and what is kept are as before, so that the same push is the same change."""
     sim = machine(tmp_path, "bridged")
-    tagged(sim, 6)
+    tagged(sim, 6, *sim.record().nic.tags)
     was = sim.picture(), settled(sim), wanted.all_of(sim.paths, [])
     with pytest.raises(NicInvalid):
         tagged(sim, 7, "netcommon:0:rate_in:fast")
@@ -341,10 +384,35 @@ def test_a_networks_tag_reaches_the_nics_in_it(tmp_path: Path) -> None:
         assert sim.record().nic.network.tags == there
     assert [each.origin for each in given(sim.record().nic, sim.settings) if each.name == "rate_in"] != []
     assert sim.record().nic.environment["NETWORK_TAGS"] == "a netcommon:rate_in:8mbit"
-    for revision, tags in (("e:9", ["a"]), ("e:10", [])):
-        keep_network(sim.node, network_of(BLUE, revision, {**SAID, "master": "ganeti:c1", "tags": tags}))
+    for revision, of_today in (("e:9", tags["tags"]), ("e:10", [])):
+        keep_network(sim.node, network_of(BLUE, revision, {**SAID, "master": "ganeti:c1", "tags": of_today}))
         pushed(sim, 7)
     assert sim.record().nic.network.tags == ()
+
+
+@pytest.mark.parametrize("ip", ["", "10.0.0.5", "2001:db8::5/64"])
+def test_a_network_goes_with_the_address(tmp_path: Path, ip: str) -> None:
+    """A NIC whose address is another one is told nothing of the network before its next start; one that has none follows at once."""
+    sim = Sim(str(tmp_path))
+    sim.up(nic("bridged", IP=ip))
+    keep_network(sim.node, network_of(BLUE, "e:5", SAID))
+    keep_network(sim.node, network_of(RED, "e:6", {**SAID, "gateway": "10.9.9.1"}))
+
+    def told(number: int, network: str, wanted_ip: str) -> str:
+        push(sim.node, UUIDS[0], asked(number, network)._replace(ip=wanted_ip), sim.call())
+        return "" if (found := sim.record().nic.told) is None else found.gateway
+
+    assert told(6, BLUE, "10.9.9.9") == ("" if ip else "10.0.0.1")
+    assert told(7, BLUE, ip.partition("/")[0]) == "10.0.0.1"
+    assert told(8, RED, "10.9.9.9") == ("10.0.0.1" if ip else "10.9.9.1")
+    to(sim, rate_in="8mbit")
+    keep_network(sim.node, network_of(BLUE, "e:9", {**SAID, "gateway": "10.0.0.2"}))
+    assert told(8, RED, "10.9.9.9") == ("10.0.0.2" if ip else "10.9.9.1"), "what is said of its own network reaches it"
+    assert told(10, "", "10.9.9.9") == ("10.0.0.2" if ip else "")
+    sim.down(nic("bridged", IP=ip))
+    push(sim.node, UUIDS[0], asked(11, RED)._replace(ip="10.9.9.9"), sim.call())
+    sim.up(nic("bridged", IP="10.9.9.9"))
+    assert sim.record().nic.told is not None and sim.record().nic.told.gateway == "10.9.9.1"
 
 
 def test_an_emulated_twin_has_the_tags_of_its_nic(tmp_path: Path) -> None:

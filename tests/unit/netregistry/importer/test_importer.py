@@ -37,6 +37,23 @@ def small() -> Cluster:
     return cluster
 
 
+@pytest.mark.parametrize(("name", "value"), [("mode", "openvswitch"), ("link", "br7"), ("vlan", ".10")])
+def test_what_neither_nic_nor_cluster_says_any_more_is_gone(registry: Registry, importing: Node, name: str, value: str) -> None:
+    """A cluster's default need not have each: one that was made before there were VLANs has none."""
+    cluster = small()
+    del cluster.document["cluster"]["nicparams"]["default"][name]
+    nic = cluster.instance("web1.example.com")["nics"][0]
+    nic["nicparams"] = {name: value}
+    cluster.changed()
+    importing.read(cluster)
+    assert stored(registry, "nics")[NICS[0]][name] == value
+    nic["nicparams"] = {}
+    cluster.changed()
+    importing.read(cluster)
+    assert name not in stored(registry, "nics")[NICS[0]]
+    assert importing.read(cluster).changed == 0
+
+
 def test_first_import(registry: Registry, importing: Node) -> None:
     cluster = small()
     outcome = importing.read(cluster)
@@ -344,17 +361,20 @@ def test_who_may_hold(registry: Registry) -> None:
     assert registry.refused("importer.hold", CLUSTER, {**reading, "seen": {"master": "x", "serial": 1}})["kind"] == "invalid"
 
 
-def test_a_registry_that_was_restored_gets_all_again(registry: Registry) -> None:
-    """Another epoch is seen by the next answer, and then all is compared."""
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_registry_that_was_restored_gets_all_again(registry: Registry, changed: bool) -> None:
+    """Another epoch is seen before anything is asked, also where the configuration is as it was, and then all is compared."""
     importing = Node(registry)
     cluster = small()
     importing.read(cluster)
+    assert not importing.importer.outdated()
     other = Registry(SqliteStore.create(":memory:", "second", lambda: registry.time))
     other.do("importer.hold", CLUSTER, {"uuid": CLUSTER_UUID, "master": MASTERS[FIRST], "node": FIRST, "serial": 1})
     importing.asked.registry = other
-    cluster.nic(NICS[6])
+    if changed:
+        cluster.nic(NICS[6])
     importing.read(cluster)
-    assert differences(other, cluster) == []
+    assert differences(other, cluster) == [] and not importing.importer.outdated()
 
 
 # -- histories

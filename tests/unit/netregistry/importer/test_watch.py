@@ -15,11 +15,14 @@ import pytest
 from netcommon.dns import ganeti
 from netcommon.process.notify import Notifier
 from netregistry.client import Client
+from netregistry.importer import watch
 from netregistry.importer.asking import Asking
 from netregistry.importer.configuration import LONGEST, Unusable
 from netregistry.importer.importer import Importer
 from netregistry.importer.source import NotMaster, Source
 from netregistry.importer.watch import Watcher
+from netregistry.stores.files import bring_back
+from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
 from tests.support.ganeti_configuration import CLUSTER, MASTERS, NETWORKS, NICS, Cluster, GanetiNode
 from tests.support.netns import wait_until
@@ -206,6 +209,33 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
     finally:
         following.end()
         client.close()
+
+
+def test_a_registry_that_was_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has what Ganeti says within seconds, though the configuration is as it was, and is not looked at meanwhile."""
+    monkeypatch.setattr(watch, "EPOCH", 0.2)
+    path, copy = str(tmp_path / "registry.sqlite"), str(tmp_path / "copy.sqlite")
+    store = SqliteStore.create(path, "first")
+    (tmp_path / "run").mkdir()
+    following = None
+    try:
+        with served(tmp_path / "run", store=store) as service:
+            store.backup(copy)
+            following = Following(tmp_path / "node1", service)
+            client = Client(service.path, f"importer:{CLUSTER}")
+            following.importers[CLUSTER] = Importer(Asking(client, CLUSTER))
+            following.node.write(small())
+            following.start()
+            wait_until(lambda: NICS[0] in nics(service), 10)
+        store.close()
+        bring_back(copy, path)
+        with served(tmp_path / "run", store=SqliteStore(path)) as service:
+            assert seconds_until(lambda: NICS[0] in nics(service)) < 5
+        assert following.alarms() == [], "that it was away for a moment is nobody's business"
+    finally:
+        if following is not None:
+            following.end()
+            client.close()
 
 
 def test_two_masters(tmp_path: Path, service: Served) -> None:

@@ -372,7 +372,7 @@ def test_open_pages_are_bounded_and_a_place_comes_free(service: Served, listen: 
     monkeypatch.setattr("netregistry.pages.front.MOST", 3)
     monkeypatch.setattr("netregistry.pages.front.BEAT", 0.1)
     several = [listen(service, "about=all") for _ in range(3)]
-    said = service.say("GET", "/live?about=all")
+    said = listen(service, "about=all").response
     assert said.status == 429 and said.headers["Retry-After"] == "10"
     assert service.say("GET", "/nics").status == 200, "pages themselves are looked at"
     several[0].close()
