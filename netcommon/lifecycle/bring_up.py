@@ -48,7 +48,6 @@ class BringUp:
         self.settled: Record | None = None  #: the record, where something is to be told
         self.first_up = True  #: the NIC was not up before on this device
         self.done = False  #: it is up, and that is on record
-        self.scripted = False  #: the site's scripts have begun: what fails then is theirs
         self._earlier: tuple[Record | None] | None = None  #: what was on record before the intent, once that is read
         self.view: View | None = None  #: what was seen of the host, where none but us has changed it since
 
@@ -332,7 +331,6 @@ class BringUp:
                 execute.settle_owners(node, record.key, outdated, wanted)
             self.held.release_keys()
             if run:
-                self.scripted = self.scripts.any
                 self.scripts.up()
                 self._refuse_gone(record)
             if settled is not None:

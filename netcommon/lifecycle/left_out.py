@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def may_help(attempt: BringUp, failure: BaseException) -> bool:
     """Tell whether a NIC may come up with less of what a registry says; not where a script of the site's or the disk was in its way."""
     wanted = attempt.nic.told is not None or any(each.source == REGISTRY for each in attempt.nic.wanted)
-    elsewhere = attempt.scripted or isinstance(failure, FileRefused) or (isinstance(failure, NetcommonError) and failure.retry)
+    elsewhere = attempt.scripts.begun or isinstance(failure, FileRefused) or (isinstance(failure, NetcommonError) and failure.retry)
     return wanted and isinstance(failure, Exception) and not elsewhere
 
 

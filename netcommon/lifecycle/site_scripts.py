@@ -46,6 +46,7 @@ class Scripts:
         self._node, self._call, self._nic = node, call, nic
         self._order = order_of(node, nic)
         self.instead = self._order.instead
+        self.begun = False  #: those of up have: what fails then is theirs
 
     @property
     def any(self) -> bool:
@@ -70,6 +71,7 @@ class Scripts:
         """Runs the scripts of up; the first that fails ends it. Raises HostRefused."""
         if not self._order.up:
             return
+        self.begun = True
         results = self._run(self._order.up, stop=True, instead=self.instead)
         if results and not results[-1].ok:
             raise HostRefused(f"custom script {results[-1].script.path} {results[-1].error}")
@@ -116,7 +118,7 @@ def _said(value: object) -> str:
 class _None:
     """No scripts: for NICs that are adopted, which the site's scripts have seen already."""
 
-    instead = any = False
+    instead = any = begun = False
 
     def check(self) -> None:
         """Nothing to refuse."""

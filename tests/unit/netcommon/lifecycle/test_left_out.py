@@ -14,6 +14,7 @@ from netcommon.host.api.requests import Request, SetPort
 from netcommon.lifecycle.batch import up_all
 from netcommon.lifecycle.check import check
 from netcommon.lifecycle.push import keep, keep_network
+from netcommon.lifecycle.site_scripts import Scripts
 from runtime import wanted
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TemplateInvalid
 from runtime.networks import network_of
@@ -151,6 +152,22 @@ def test_the_only_address_of_a_routed_nic_is_among_the_rest(tmp_path: Path) -> N
     sim.host.files.folders -= {"/var/lib/netcommon/dnsmasq", "/var/lib/netcommon/dnsmasq-options"}
     sim.up(nic("routed", IP=""))
     assert options(sim) == {"addresses": "10.0.0.9"} and sim.record().nic.revision == "e:0"
+
+
+def test_what_a_script_of_the_sites_refuses_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take long, and must not be run again for what it has refused."""
+    sim, ran = Sim(str(tmp_path)), list[int]()
+    keep(sim.node, UUIDS[0], asked(7, **GOOD), sim.call())
+
+    def fails(scripts: Scripts) -> None:
+        scripts.begun = True
+        ran.append(1)
+        raise HostRefused("custom script says no")
+
+    monkeypatch.setattr(Scripts, "up", fails)
+    with pytest.raises(HostRefused, match="says no"):
+        sim.up(nic("bridged"))
+    assert ran == [1] and sim.records() == [] and sim.picture() == sim.before
 
 
 def test_what_was_set_on_this_node_is_not_left_out(tmp_path: Path) -> None:
