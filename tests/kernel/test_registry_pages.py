@@ -242,7 +242,8 @@ def test_a_store_that_does_not_answer_is_said_on_the_open_page(
     with monkeypatch.context() as patched:
         patched.setattr(service.service.registry.local, "catch_up", away)
         page.until(f"{LIVE}.startsWith('The store has not answered for ')")
-        go(page, port, "/nics")
+        go(page, port, "/networks")
         page.until("document.getElementById('main').innerText.includes('The store has not answered for ')")
         page.picture(pictures / "age.png", 300)
     page.until(f"{LIVE} === 'Live'")
+    page.until("!document.getElementById('main').innerText.includes('The store has not answered')", 10)

@@ -43,7 +43,7 @@ ATTRIBUTES = frozenset(
             "data-live",
             "data-revision",
         ),
-        *("data-lost", "min", "max", "high"),
+        *("data-lost", "data-age", "min", "max", "high"),
     )
 )
 #: What begins on a line, or in a place, of its own.

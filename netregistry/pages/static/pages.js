@@ -94,7 +94,7 @@
     heard = Date.now();
     const age = Number(event.data) || 0;
     if (age) say("The store has not answered for " + age + " seconds: this is what was known then.", true);
-    else if (lost) renew();
+    else if (lost || main().dataset.age !== "0") renew();
     if (!age) say("Live", false);
     lost = 0;
   }
