@@ -115,7 +115,7 @@ def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
 @registry.command("pages")
 @click.pass_obj
 def pages(app: App) -> None:
-    """Say how a browser reaches the registry's pages: by ssh, or by TLS with a certificate.
+    """Say how a browser reaches the registry's pages, by ssh or by TLS.
 
     They show networks, NICs, nodes, conflicts and the history as they are, and change nothing.
     """

@@ -45,6 +45,7 @@ def test_nothing_else_lies_among_the_pictures(page: str) -> None:
     named = {f"graph-{size}.svg" for size in make.SIZES} | {"make.py", "rooms.py", "explain.txt"}
     named |= {"top.svg", "top.txt", "events.txt", *(name for *_, name in make.TRACED)}
     named |= {f"{what}-5.{end}" for what, end in (("tree", "txt"), ("tree", "json"), ("graph", "dot"))}
+    named |= {"pages.py", "registry-pages.png"}  # of the registry's pages
     assert {path.name for path in PICTURES.iterdir() if path.is_file()} == named
 
 
