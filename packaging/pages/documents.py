@@ -322,6 +322,19 @@ class RegistryChange(NamedTuple):
     changes: tuple[Any, ...]  #: of a rehearsal: each key before and after
 
 
+class RegistryPages(NamedTuple):
+    """How a browser reaches the registry's pages.
+
+    ``command`` lets it reach ``url`` by ssh. ``addresses``: those by TLS, for which the browser needs the certificate in the folder
+    ``identity``.
+    """
+
+    command: str
+    url: str
+    addresses: tuple[str, ...]
+    identity: str
+
+
 class RegistryFile(NamedTuple):
     """A registry's file that was made."""
 
@@ -411,6 +424,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-install": (1, Install, ("install",)),
     "netcommon-registry": (1, Registry, (*LISTING, *LOOKING)),
     "netcommon-registry-change": (1, RegistryChange, CHANGING),
+    "netcommon-registry-pages": (1, RegistryPages, ("registry pages",)),
     "netcommon-registry-file": (1, RegistryFile, ("registry init", "registry backup", "registry restore", "registry move")),
     "netcommon-registry-import": (1, RegistryImport, ("registry import",)),
     "netcommon-registry-import-ganeti": (1, RegistryImportGaneti, ("registry import --ganeti",)),

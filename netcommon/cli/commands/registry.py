@@ -113,18 +113,17 @@ def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
 
 
 @registry.command("pages")
+@json_option
 @click.pass_obj
-def pages(app: App) -> None:
-    """Say how a browser reaches the registry's pages, by ssh or by TLS.
+def pages(app: App, as_json: bool) -> None:
+    """Say how a browser reaches the pages.
+
+    By ssh, or by TLS with a certificate of a reader or an operator.
 
     They show networks, NICs, nodes, conflicts and the history as they are, and change nothing.
     """
     settings, folder = app.settings(strict=False), os.path.dirname(socket_of(app))
-    lines = [
-        "with root's ssh, from any machine:",
-        f"  ssh -N -L 127.0.0.1:{PAGES}:{folder}/pages root@{socket.getfqdn()}",
-        f"  http://localhost:{PAGES}/",
-    ]
+    ssh, local = f"ssh -N -L 127.0.0.1:{PAGES}:{folder}/pages root@{socket.getfqdn()}", f"http://localhost:{PAGES}/"
     where = [(each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen]
     addresses = [
         f"https://{name}:{port}/"
@@ -134,8 +133,12 @@ def pages(app: App) -> None:
     read = import_module("netregistry.credentials").read
     known = [found for role in ("reader", "operator") if (found := read(app.paths.lib, role)) is not None]
     addresses = addresses or [f"{each.rstrip('/')}/" for found in known[:1] for each in settings.registry_addresses or found.addresses]
+    identity = known[0].folder if known else f"{app.paths.lib}/certificates/reader"
+    if as_json:
+        answer("registry-pages", command=ssh, url=local, addresses=addresses, identity=identity if addresses else "")
+        return
+    lines = ["with root's ssh, from any machine:", f"  {ssh}", f"  {local}"]
     if addresses:
-        identity = known[0].folder if known else f"{app.paths.lib}/certificates/reader"
         lines += ["by TLS, with the certificate of a reader or an operator in the browser:", *(f"  {each}" for each in addresses)]
         lines += [f"  openssl pkcs12 -export -in {identity}/identity.pem -out reader.p12  # and {identity}/authorities.pem, whom to trust"]
     say("\n".join(lines))

@@ -76,6 +76,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("install", "--qemu", "--dry-run"), 0, "install"),
     (("registry", "init"), 69, "error"),
     (("registry", "backup", "copy"), 0, "registry-file"),
+    (("registry", "pages"), 0, "registry-pages"),
     (("registry", "restore", "none"), 69, "error"),
     (("registry", "move", "--to", "etcd://192.0.2.1"), 69, "error"),
     (("registry", "import", "none"), 69, "error"),

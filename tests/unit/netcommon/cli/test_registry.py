@@ -351,5 +351,8 @@ def test_how_a_browser_reaches_the_pages_is_said(cli: Cli) -> None:
     (cli.root / "etc/netcommon").mkdir(parents=True, exist_ok=True)
     config = '[registry]\nlisten = ["192.0.2.1:8931"]\nnames = ["registry.example.com"]\n'
     (cli.root / "etc/netcommon/config.toml").write_text(config)
+    told = cli.json("registry", "pages")
+    assert told["addresses"] == ["https://registry.example.com:8931/"] and told["url"] == "http://localhost:8080/"
     said = cli("registry", "pages").stdout
+    assert told["command"] in said and f"{told['identity']}/identity.pem" in said
     assert "https://registry.example.com:8931/" in said and "certificates/reader/identity.pem" in said
