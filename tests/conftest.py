@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -12,7 +12,7 @@ import pytest
 from tests.support import warm
 from tests.support.node import Node, fresh
 from tests.support.ovs import OpenVswitch
-from tests.support.sample import FULL
+from tests.support.sample import FULL, sample
 
 HERE = Path(__file__).parent
 MARKED = ("kernel", "vm", "bench")
@@ -25,7 +25,7 @@ hypothesis.settings.register_profile("full", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("full" if FULL else "default")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test below tests/kernel, tests/vm or tests/bench bears that marker without saying so. What runs without an agent says why."""
     for item in items:
         parts = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ("",)
@@ -35,6 +35,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.no_agent("starts agents of its own"))
         for mark in item.iter_markers("no_agent"):
             warm.reason(mark)
+    dropped = unsampled(items)
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+        items[:] = [item for item in items if item not in dropped]
+
+
+def unsampled(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Give the cases of tests marked ``sampled`` that a run without --full leaves out: of each test that many times as many as it takes."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left: set[pytest.Item] = set()
+    for each in cases.values():
+        mark = each[0].get_closest_marker("sampled")
+        assert mark is not None
+        left |= set(each) - set(sample(each, -(-len(each) // int(mark.args[0]))))
+    return left
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

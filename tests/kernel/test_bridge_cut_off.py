@@ -11,6 +11,8 @@ from tests.support.routed import MAC, drift, reaches
 from tests.support.rundoor import rundoor
 from tests.support.verdict import lost
 
+pytestmark = pytest.mark.sampled(3)
+
 OUTSIDE, GUEST = "10.0.0.1", "10.0.0.5"
 NIC = {
     "INTERFACE": "tap0",

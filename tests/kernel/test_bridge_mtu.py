@@ -28,6 +28,8 @@ from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
 from tests.support.wire import Wire
 
+pytestmark = pytest.mark.sampled(3)
+
 LARGE, USUAL = 9000, 1500
 RTMGRP_LINK = 1
 

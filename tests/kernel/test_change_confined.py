@@ -33,6 +33,8 @@ from tests.support.rundoor import rundoor
 from tests.support.sample import sample
 from tests.support.tap import Tap
 
+pytestmark = pytest.mark.sampled(3)
+
 #: The guest's address, another one's to which the node has a route, one to which it has none, and the node's own.
 OWN, FOREIGN, NOWHERE, NODE = "10.0.0.1", "10.0.0.9", "203.0.113.9", "10.0.0.254"
 IFF_UP = 1

@@ -16,6 +16,8 @@ from tests.support.node_ways import WAYS, lead
 from tests.support.routed import Site, drift, reaches
 from tests.support.verdict import lost
 
+pytestmark = pytest.mark.sampled(3)
+
 ALL_DROPPED = "nftables chain {} site c drops all that comes to it"
 
 #: Family, hook, policy and rule of a base chain, whether echoes pass, and whether it is said.

@@ -17,6 +17,8 @@ from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, Site, collect, drift, mend, options, reaches
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 GUEST4, GUEST6 = "10.0.0.5", "2001:db8:1::5"
 BRIDGE4, BRIDGE6 = "10.0.0.254", "2001:db8:1::254"
 OTHER4, OTHER6 = "203.0.113.9", "2001:db8:9::9"  #: of another device of the node

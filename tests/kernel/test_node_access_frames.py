@@ -21,6 +21,8 @@ from tests.support.netns import run, slowness
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, MAC, ours, reaches
 
+pytestmark = pytest.mark.sampled(3)
+
 UDP, FRAGMENT, OPTIONS, HOPS = 17, 44, 60, 0
 REFUSED, TAKEN = 1234, 53  #: ports
 

@@ -19,6 +19,8 @@ from tests.support.routed import MAC, drift, mend, reaches
 from tests.support.rundoor import rundoor
 from tests.support.verdict import PROGRAM, lost
 
+pytestmark = pytest.mark.sampled(3)
+
 OUTSIDE, GUEST = "10.0.0.1", "10.0.0.5"
 NIC = {
     "INTERFACE": "tap0",

@@ -14,6 +14,8 @@ from tests.support.routed import drift, reaches
 from tests.support.rundoor import rundoor
 from tests.support.verdict import PROGRAM, lost
 
+pytestmark = pytest.mark.sampled(3)
+
 VERSIONS = ("OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow15")
 OURS = "cookie=0x6e63740000000000/0xffffff0000000000"
 OFTEN = 8  #: by chance ovs-ofctl says one thing or another of the same refusal

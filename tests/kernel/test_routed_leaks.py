@@ -14,6 +14,8 @@ from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
 from tests.support.tap import Tap
 
+pytestmark = pytest.mark.sampled(3)
+
 HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
 FORGED4, FORGED6 = "203.0.113.7", "2001:db8:bad::7"
 OWN = (packet(HOST4), packet(HOST6))

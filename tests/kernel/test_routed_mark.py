@@ -12,6 +12,8 @@ from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, TABLE, Site, drift, mend, options, reaches
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 HOST4, HOST6, OTHER4 = "192.0.2.5", "2001:db8:f::5", "192.0.2.6"
 ARP = "uplink_proxy:both"
 MASK = "0xfff0000"

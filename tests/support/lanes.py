@@ -11,7 +11,7 @@
     bench    tests/bench, last and alone; in a full run the ten minutes of rebuilding too
     guard    the machine's own network is as before
 
-Two processes share the files of kernel, each in namespaces of its own: its tests mostly wait.
+Two processes share the files of kernel, in six parts, each in namespaces of its own: its tests mostly wait.
 
 --full runs every case instead of a sample, file by file (those of kernel and fault two at a time; those of unit folder by folder), and
 remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is
@@ -54,6 +54,7 @@ WARM = (
 #: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
 LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
 AT_ONCE = 2
+SHARES = 3  #: of each process's files: who has ended with one of them takes the next, so that both end together
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
 ALONE = ("tests/fault/test_rebuilding.py",)
@@ -188,7 +189,7 @@ def grouped(
         return part
 
     def share(number: int) -> Result:
-        return process(options, f"part {number + 1} of {at_once} of {lane}", files[number::at_once], seconds)
+        return process(options, f"part {number + 1} of {shares} of {lane}", files[number::shares], seconds)
 
     def one(name: str) -> Result:
         before = done.passed(name)
@@ -204,8 +205,9 @@ def grouped(
     named: dict[str, list[str]] = {}
     for file in files:
         named.setdefault(str(Path(file).parent) if by_folder else file, []).append(file)
+    shares = SHARES * at_once
     with ThreadPoolExecutor(at_once) as pool:
-        parts = list(pool.map(one, named) if options.full else pool.map(share, range(at_once)))
+        parts = list(pool.map(one, named) if options.full else pool.map(share, range(shares)))
     return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
 
 

@@ -21,6 +21,8 @@ from tests.support.ovs import OpenVswitch
 from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 
+pytestmark = pytest.mark.sampled(2)
+
 FRAMES, LENGTH = 400, 1400
 ETH_P_IP = 0x0800
 #: Bytes of a burst (800 kbit, docs/openvswitch.md), and as many frames of it, with room for what the rate lets pass meanwhile.

@@ -15,6 +15,8 @@ from tests.support.datapath.places import BRIDGED
 from tests.support.frames import mac_bytes
 from tests.support.sample import sample
 
+pytestmark = pytest.mark.sampled(2)
+
 DOT1Q, DOT1AD = 0x8100, 0x88A8
 OUT, NODE = frozenset({"up0"}), frozenset({"node"})
 AWARE, PROVIDER = ("link set br0 type bridge vlan_filtering 1",), ("link set br0 type bridge vlan_filtering 1 vlan_protocol 802.1ad",)

@@ -20,6 +20,8 @@ from tests.support.routed import ours
 from tests.support.rundoor import rundoor
 from tests.support.wire import TEST, Wire, frame
 
+pytestmark = pytest.mark.sampled(2)
+
 ACCESS = environment(MODE="bridged", LINK="brv", IP="", VLAN=".10")
 HYBRID = environment(1, MODE="bridged", LINK="brv", IP="", VLAN=".10:20")
 

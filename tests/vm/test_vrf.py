@@ -10,6 +10,8 @@ from tests.support.node import Node
 from tests.support.routed import GATEWAY4, GATEWAY6, NODE4, NODE6, TABLE, Site, collect, drift, mend, proxies, reaches, verifies
 from tests.support.rundoor import rundoor
 
+pytestmark = pytest.mark.sampled(2)
+
 HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
 ANSWERED = [(HOST4, "174"), (HOST6, "174")]
 TAGS = f"netcommon:0:uplink_proxy:both netcommon:0:addresses:{HOST6}"

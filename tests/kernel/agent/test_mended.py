@@ -16,6 +16,8 @@ from tests.support.routed import Site
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 #: After the kernel's event (seconds), on a machine that nobody else uses.
 BAR = 0.1
 

@@ -19,6 +19,8 @@ from tests.support.rundoor import BASE, HOOKS, Outcome, execute, rundoor
 from tests.support.snapshot import Snapshot, diff, snapshot
 from tests.support.tap import Tap
 
+pytestmark = pytest.mark.sampled(3)
+
 MODES = {
     "bridged": {"MODE": "bridged", "LINK": "br0"},
     "routed": {"MODE": "routed", "LINK": "gntroute", "IP": "10.77.31.9"},

@@ -13,6 +13,8 @@ from tests.kernel.guard.reach import NOWHERE, reached
 from tests.support.attacks import KINDS, NO_GUARD, SETTINGS, Setting
 from tests.support.bootstrap import ROOT
 
+pytestmark = pytest.mark.sampled(3)
+
 MODES = ("bridged", "routed", "openvswitch")
 
 

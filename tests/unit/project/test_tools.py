@@ -6,9 +6,12 @@ import contextlib
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.conftest import unsampled
 from tests.support import bootstrap, junit, lanes, progress, sample, strace, vm
 
 XML = """<?xml version="1.0"?><testsuites><testsuite tests="7" failures="1" errors="1" skipped="1"/><testsuite tests="2"/></testsuites>"""
@@ -27,6 +30,24 @@ def test_the_files_that_take_the_longest(tmp_path: Path) -> None:
     assert junit.slowest(tmp_path / "a.xml", 5) == [("tests.unit.test_b", 5.0), ("tests.unit.test_a", 2.5)]
     assert junit.slowest(tmp_path / "a.xml", 1) == [("tests.unit.test_b", 5.0)]
     assert junit.slowest(tmp_path / "none.xml", 5) == []
+
+
+class Case:
+    """A case of a test that is marked ``sampled`` with a share; 0: not marked."""
+
+    def __init__(self, nodeid: str, share: int) -> None:
+        self.nodeid, self._share = nodeid, share
+
+    def get_closest_marker(self, name: str) -> Any:
+        return SimpleNamespace(args=(self._share,)) if self._share and name == "sampled" else None
+
+
+@pytest.mark.parametrize(("full", "left"), [(False, 6), (True, 0)])
+def test_of_sampled_cases_one_in_so_many_is_run(monkeypatch: pytest.MonkeyPatch, full: bool, left: int) -> None:
+    monkeypatch.setattr(sample, "FULL", full)
+    many, one = [Case(f"a.py::test_a[{number}]", 3) for number in range(10)], Case("a.py::test_b", 3)
+    dropped = unsampled([*many, one, *(Case(f"b.py::test_c[{number}]", 0) for number in range(5))])  # type: ignore[list-item]
+    assert len(dropped) == left and not {many[0], many[9], one} & dropped  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
