@@ -202,6 +202,31 @@ def test_newcomers_keep_nobody_else_out(registry: Secured, monkeypatch: pytest.M
     assert registry.say("GET", "/v1", None, Shown("", registry.trusted)).status == 200
 
 
+def test_who_says_nothing_keeps_nobody_out(registry: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the handshake nor, without a certificate, behind it: the longest waiting goes."""
+    import socket
+
+    from netregistry.service import tls
+
+    monkeypatch.setattr(tls, "HANDSHAKES", 4)
+    monkeypatch.setattr(tls, "NEWCOMERS", 2)
+    node, context = registry.join("node", NODES[0]), Shown("", registry.trusted).context()
+    silent = [socket.create_connection(("localhost", registry.port)) for _ in range(8)]
+    with registry.client(node) as client:
+        assert client.get("").body["name"] == "netcommon registry"
+    silent += [context.wrap_socket(socket.create_connection(("localhost", registry.port)), server_hostname="localhost") for _ in range(4)]
+    assert registry.join("reader", "ann").role == "reader"
+    for each in silent:
+        each.close()
+
+
+def test_the_longest_there_of_the_most_goes() -> None:
+    from netregistry.service.tls import crowding, origin
+
+    assert crowding({"a": "1", "b": "2", "c": "2", "d": "3"}) == "b"
+    assert origin("2001:db8::1") == origin("2001:db8::ffff:1") != origin("2001:db8:0:1::1") and origin("192.0.2.1") == "192.0.2.1"
+
+
 def test_what_a_connection_takes(registry: Secured) -> None:
     """Thousands of nodes have two each: asyncio's own buffer alone would be 256 KiB of each."""
     import socket
