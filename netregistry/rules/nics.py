@@ -98,10 +98,14 @@ def delete(draft: Draft, part: Part) -> Done:
 
 
 def _left_behind(draft: Draft, nic: Nic) -> bool:
-    """Tell whether a NIC is another node's to decide, on which it is not."""
+    """Tell whether a NIC is another node's to decide, on which it is not up, and it is on who asks, or comes there.
+
+    One that is but stopped there is that node's: its guest is off, and nobody else's.
+    """
     kind, _, node = nic.master.partition(":")
-    states = [report.state for where, report, _revision in draft.view.seen(nic.uuid) if where == node]
-    return kind == "node" and node != draft.who.name and states in ([], ["stopped"])
+    states = {where: report.state for where, report, _revision in draft.view.seen(nic.uuid)}
+    there, here = states.get(node, "stopped"), states.get(draft.who.name)
+    return kind == "node" and node != draft.who.name and there == "stopped" and here in ("running", "incoming")
 
 
 def _nowhere(draft: Draft, nic: Nic) -> None:

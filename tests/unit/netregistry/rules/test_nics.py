@@ -221,6 +221,20 @@ def test_a_nodes_nic_moves_with_its_guest(registry: Registry) -> None:
     registry.do("nic.delete", nic.uuid, None, second)
 
 
+@pytest.mark.parametrize("state", ["", "stopped"])
+@pytest.mark.parametrize("own", ["", "stopped"])
+def test_a_nic_whose_guest_is_off_stays_its_nodes(registry: Registry, state: str, own: str) -> None:
+    """Also where it was never reported: another node would have its address, and could delete it."""
+    first, second = registry.join(0), registry.join(1)
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
+    for who, said in ((first, own), (second, state)):
+        if said:
+            registry.report(who, {"nic": nic.uuid, "state": said})
+    taking = {"uuid": nic.uuid, "mac": "aa:00:00:00:00:02", "found": True}
+    assert registry.refused("nic.add", "", taking, second)["kind"] == "exists"
+    assert registry.wanted(nic.uuid) == nic
+
+
 def test_a_copy_of_a_nodes_request_is_of_its_reports(registry: Registry) -> None:
     """One that was never done, and that nobody remembers, is not done after later reports: its id alone would not tell."""
     who = registry.join(0)
