@@ -186,7 +186,7 @@ class Service:
     async def let_in(self, request: web.Request, what: str) -> tuple[Identity, Credential | None]:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
-        self._rate.count(who)
+        self._rate.count(who, one.serial if one is not None else "")
         if one is not None:
             await self.turn(self.registry.admit, one)
         check(what, who.role)

@@ -11,6 +11,7 @@ import pytest
 from netregistry.authority import key_files, x509
 from netregistry.client import Client, Problem
 from netregistry.reach import Places, TlsPlace
+from netregistry.service.limits import Limits
 from runtime.errors import NetcommonError
 from tests.support.registry import NODES
 from tests.support.tls import Secured, Shown, forged, free_port, secured
@@ -218,6 +219,15 @@ def test_who_says_nothing_keeps_nobody_out(registry: Secured, monkeypatch: pytes
     assert registry.join("reader", "ann").role == "reader"
     for each in silent:
         each.close()
+
+
+def test_who_is_revoked_uses_up_nothing_of_who_has_joined_again(tmp_path: Path) -> None:
+    with secured(tmp_path, Limits(rate=0.001, burst=30.0)) as registry:
+        old = registry.join("node", NODES[0])
+        new = registry.join("node", NODES[0], new=False)
+        said = [registry.say("GET", "/v1", None, registry.shown(old)).status for _ in range(32)]
+        assert said == [403] * 30 + [429] * 2
+        assert registry.say("GET", "/v1", None, registry.shown(new)).status == 200
 
 
 def test_the_longest_there_of_the_most_goes() -> None:
