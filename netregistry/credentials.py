@@ -6,6 +6,8 @@ the certificate, replaced at once; ``authorities.pem`` whom to trust; ``joined.j
 
 from __future__ import annotations
 
+import base64
+import math
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +28,8 @@ SCHEMA = 1
 LONGEST = 1 << 16  #: bytes of one file
 RENEWED = 2 / 3  #: of its time a certificate is used before it is renewed
 MOST = 16  #: addresses; authorities
+LONGEST_NAME = 255
+BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 class Credentials(NamedTuple):
@@ -110,15 +114,19 @@ def _parsed(lib: str, role: str, data: bytes) -> Credentials:
     return Credentials(lib, role, stored["name"], tuple(addresses), float(stored["since"]), float(stored["until"]), stored["authority"])
 
 
-def keep(lib: str, issued: Mapping[str, Any], key: str, addresses: Sequence[str]) -> Credentials:
-    """Keep what a join has given, to outlive a power failure. ``issued``: the service's answer. Raises HostRefused."""
-    found = _of(lib, issued, addresses)
+def keep(lib: str, issued: Mapping[str, Any], key: str, addresses: Sequence[str], role: str, name: str = "") -> Credentials:
+    """Keep what a join has given, to outlive a power failure. Raises HostRefused.
+
+    ``issued``: the service's answer, which may say no other ``role`` and ``name`` than were asked for; "" for a name that the token says.
+    """
+    found, certificate = _of(lib, issued, addresses, role, name)
+    there = _authorities(issued.get("authorities"))
     with Folder.make(found.folder, sync=True) as folder:
         os.fchmod(folder.descriptor, 0o700)
         folder.remove(JOINED)  # a machine that is cut off between has joined as nobody
         folder.flush()
-        folder.write(IDENTITY, (key + issued["certificate"]).encode("ascii"), sync=True)
-        folder.write(AUTHORITIES, "".join(issued["authorities"]).encode("ascii"), sync=True)
+        folder.write(IDENTITY, (key + certificate).encode("ascii"), sync=True)
+        folder.write(AUTHORITIES, there, sync=True)
         _write(folder, found)
     return found
 
@@ -130,37 +138,65 @@ def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
     and HostRefused.
     """
     items = asked.get("authorities").body["items"]
-    there, signs = _authorities([item["authority"]["certificate"] for item in items]), ""
+    there, signs = _authorities([item["authority"]["certificate"] for item in items]) if items else b"", ""
     for item in items:
         signs = str(item["authority"]["id"]) if item["signs"] else signs
-    issued = asked.change("POST", "certificates").body if one.due(now, signs) else None
+    issued = _of(one.lib, asked.change("POST", "certificates").body, one.addresses, one.role, one.name) if one.due(now, signs) else None
     with Folder.make(one.folder, sync=True) as folder:
         if there:
             folder.write(AUTHORITIES, there, sync=True)  # also as it was: its time tells when it was looked at
         if issued is None:
             return one
         old = (folder.read(IDENTITY, LONGEST) or b"").decode("ascii", "replace")
-        key = old[: old.find("-----BEGIN CERTIFICATE-----")] if "-----BEGIN CERTIFICATE-----" in old else old
-        folder.write(IDENTITY, (key + issued["certificate"]).encode("ascii"), sync=True)
-        found = _of(one.lib, issued, one.addresses)
+        found, certificate = issued
+        folder.write(IDENTITY, (old.partition(BEGIN)[0] + certificate).encode("ascii"), sync=True)
         _write(folder, found)
     return found
 
 
-def _authorities(certificates: list[str]) -> bytes:
+def encoded(text: Any) -> bytes:
+    """Give the one certificate (DER) that a text is, in PEM, and nothing else. Raises ValueError.
+
+    Libraries take what they find of a text, and not all of them the same: OpenSSL each of several, Python what comes before a padding.
+    """
+    lines = text.strip().split("\n") if isinstance(text, str) and len(text) <= LONGEST else [""]
+    if lines[0] != BEGIN or lines[-1] != END or len(lines) < 3:
+        raise ValueError("no certificate in PEM")
+    return base64.b64decode("".join(lines[1:-1]), validate=True)
+
+
+def pem(certificate: bytes) -> str:
+    """Give a certificate (DER) in PEM."""
+    import ssl
+
+    return ssl.DER_cert_to_PEM_cert(certificate)
+
+
+def _authorities(certificates: Any) -> bytes:
     """Give what is to be trusted, as it is kept. Raises HostRefused for what cannot be read: nobody would be trusted."""
-    text = "".join(certificates)
     try:
-        if text:
-            trusting(text=text)
+        if not isinstance(certificates, list) or not 0 < len(certificates) <= MOST:
+            raise ValueError
+        text = "".join(pem(encoded(each)) for each in certificates)
+        trusting(text=text)
     except (OSError, ValueError):
         raise HostRefused("the registry's authorities cannot be read, and those that are known stay") from None
     return text.encode("ascii")
 
 
-def _of(lib: str, issued: Mapping[str, Any], addresses: Sequence[str]) -> Credentials:
-    since, until = float(issued["since"]), float(issued["until"])
-    return Credentials(lib, str(issued["role"]), str(issued["name"]), tuple(addresses), since, until, str(issued["authority"]))
+def _of(lib: str, issued: Mapping[str, Any], addresses: Sequence[str], role: str, name: str) -> tuple[Credentials, str]:
+    """Read what was given for a role and a name ("" for any); with it the certificate. Raises HostRefused."""
+    called, times, authority = issued.get("name"), (issued.get("since"), issued.get("until")), issued.get("authority")
+    try:
+        certificate = pem(encoded(issued.get("certificate")))
+        since, until = (float(each) for each in times if isinstance(each, (int, float)) and math.isfinite(each))
+        if issued.get("role") != role or not isinstance(called, str) or called != (name or called):
+            raise ValueError
+        if not 0 < len(called) <= LONGEST_NAME or not (called.isascii() and called.isprintable()) or not isinstance(authority, str):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise HostRefused("the registry's answer gives no certificate, or not the one that was asked for") from None
+    return Credentials(lib, role, called, tuple(addresses), since, until, authority), certificate
 
 
 def _write(folder: Folder, one: Credentials) -> None:

@@ -72,7 +72,7 @@ def join(lib: str, urls: Sequence[str], token: Token, node: Mapping[str, Any] | 
     places = Places(TlsPlace(*parsed(url), lambda: credentials.trusting(text=trusted)) for url in urls)
     with Client(places, seconds=SECONDS) as client:
         issued = client.change("POST", "join", body).body
-    return credentials.keep(lib, issued, key, urls)
+    return credentials.keep(lib, issued, key, urls, token.role, str(node["uuid"]) if node else "")
 
 
 def _trusted(urls: Sequence[str], token: Token) -> str:
@@ -81,13 +81,12 @@ def _trusted(urls: Sequence[str], token: Token) -> str:
     with Client(places, seconds=SECONDS) as client:
         items = client.get("authorities").body["items"]
     for item in items:
-        certificate = str(item["authority"]["certificate"])
         try:
-            found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+            certificate = credentials.encoded(item["authority"]["certificate"])
         except ValueError:
             continue
-        if secrets.compare_digest(found, token.fingerprint):
-            return certificate
+        if secrets.compare_digest(hashlib.sha256(certificate).hexdigest(), token.fingerprint):
+            return credentials.pem(certificate)  # what was hashed, and nothing that stood beside it
     what = f"{', '.join(urls)} is not the registry that has made this token: its authority has another fingerprint"
     raise HostRefused(what, "look at the address; if the authority was rotated since, netcommon registry token create makes another")
 

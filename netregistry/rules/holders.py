@@ -125,9 +125,10 @@ def revoked(draft: Draft, role: Holding, name: str) -> Holder:
     """Revoke all certificates of somebody; also such as a registry that was restored knows nothing of."""
     key = keys.certificate(role, name)
     last = f"{_milliseconds(draft.now):012x}{'f' * 20}"
-    holder: Holder = draft.get(key) or Holder(role, name, NO_SERIAL, kept=draft.now + draft.view.settings.certificate_seconds)
+    holder: Holder = draft.get(key) or Holder(role, name, NO_SERIAL)
     floor = max(holder.serial, last)
-    holder = holder._replace(serial=floor, floor=floor)
+    kept = max(holder.kept, draft.now + draft.view.settings.certificate_seconds)  # one may have been given that this copy does not know
+    holder = holder._replace(serial=floor, floor=floor, kept=kept)
     draft.put(key, holder)
     return holder
 

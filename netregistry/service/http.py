@@ -24,6 +24,7 @@ from netregistry.refusal import KINDS, Refused
 from netregistry.request import Call, Response, new_id
 from netregistry.roles import check
 from netregistry.service import cross_site, filters
+from netregistry.service.bodies import Bodies
 from netregistry.service.connection import PROBLEM
 from netregistry.service.identity import credential, identity, newcomer, peer
 from netregistry.service.limits import Rate
@@ -48,7 +49,6 @@ T = TypeVar("T")
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
 ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
-DEEPEST = 40  #: how deep a body's lists and objects may lie in each other
 
 
 class Front(Protocol):
@@ -70,6 +70,7 @@ class Service:
     def __init__(self, registry: Registry, version: str, limits: Limits) -> None:
         self.registry, self.version, self._limits = registry, version, limits
         self._pool = ThreadPoolExecutor(1, "registry")
+        self._bodies = Bodies(limits.body)
         self._copying = asyncio.Lock()
         self._waiting = 0
         self._rate = Rate(limits, time.monotonic)
@@ -114,6 +115,7 @@ class Service:
 
     def close(self) -> None:
         """Wait for what is being worked on; nothing more is."""
+        self._bodies.close()
         self._pool.shutdown()
 
     # -- requests
@@ -184,7 +186,7 @@ class Service:
     async def let_in(self, request: web.Request, what: str) -> tuple[Identity, Credential | None]:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
-        self._rate.count(who)
+        self._rate.count(who, one.serial if one is not None else "")
         if one is not None:
             await self.turn(self.registry.admit, one)
         check(what, who.role)
@@ -247,7 +249,7 @@ class Service:
 
     async def _change(self, route: Route, request: web.Request, who: Identity, wanted: dict[str, Any]) -> web.StreamResponse:
         place = request.match_info
-        body = await _body(request, route)
+        body = await self._bodies.read(request, who, route)
         if wanted.get("force"):
             body = {"force": True}
         target = place.get("uuid") or place.get("cluster") or place.get("label", "")
@@ -282,7 +284,7 @@ class Service:
     # -- nodes
 
     async def _heartbeat(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        body = await _body(request)
+        body = await self._bodies.read(request, who)
         seconds = await self.turn(self.registry.heartbeat, who, request.match_info["uuid"], body)
         return _json(200, {"seconds": seconds})
 
@@ -355,31 +357,13 @@ class Service:
         return web.Response(text="ok\n", content_type=TEXT)
 
 
-# -- bodies and headers
+# -- pieces and headers
 
 
 async def _pieces(source: Iterable[bytes]) -> Pieces:
     """Give pieces that are there, one after the other."""
     for piece in source:
         yield piece
-
-
-async def _body(request: web.Request, route: Route | None = None) -> Any:
-    """Read a body of JSON; nothing where the endpoint takes none. Raises Refused, Invalid."""
-    data = await request.read()
-    if route is not None and route.body is None:
-        if data:
-            raise Invalid("body", len(data), f"no body for {route.method} {route.path}")
-        return None
-    if request.content_type != "application/json":
-        raise Refused("media", f"the body is {request.content_type!a:.80}: send application/json")
-    try:
-        found = json.loads(data.decode(), parse_constant=_no_number, object_pairs_hook=_once)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise Invalid("body", data[:80].decode("latin-1"), f"JSON: {str(error) or 'too deep'}"[:200]) from None
-    if _deeper(found, DEEPEST):
-        raise Invalid("body", "lists and objects", f"at most {DEEPEST} in each other")
-    return found
 
 
 def _of(request: web.Request) -> Connection:
@@ -390,22 +374,6 @@ def _of(request: web.Request) -> Connection:
 def _route(request: web.Request) -> str:
     """Give the name of the route that a request has taken; "" for none."""
     return request.match_info.route.name or "" if request.match_info.http_exception is None else ""
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a field twice")
-    return found
-
-
-def _deeper(value: Any, most: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(most <= 0 or _deeper(each, most - 1) for each in inner)
 
 
 def _match(request: web.Request) -> str:

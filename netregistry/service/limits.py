@@ -48,11 +48,11 @@ class Rate:
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self._limits, self._now = limits, now
-        self._left: dict[tuple[str, str], tuple[float, float]] = {}  # -> requests that are left, when; asked longest ago first
+        self._left: dict[tuple[str, str, str], tuple[float, float]] = {}  # -> requests that are left, when; asked longest ago first
 
-    def count(self, who: Identity) -> None:
-        """Count one request. Raises Refused where there were too many."""
-        now, key = self._now(), (who.role, who.name or who.origin)  # of newcomers the address is all that is known
+    def count(self, who: Identity, serial: str = "") -> None:
+        """Count one request, by a certificate of this ``serial``: a revoked one uses up its own. Raises Refused for one too many."""
+        now, key = self._now(), (who.role, who.name or who.origin, serial)  # of newcomers the address is all that is known
         left, then = self._left.pop(key, (self._limits.burst, now))
         left = min(self._limits.burst, left + (now - then) * self._limits.rate)
         allowed = left >= 1

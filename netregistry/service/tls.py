@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import socket
 import ssl
 import tempfile
 from asyncio import sslproto
+from collections import Counter
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from netregistry.authority import GET_IT, LIBRARY
 from netregistry.model.certificate import SET_BACK
@@ -19,12 +21,13 @@ from netregistry.rules.holders import JOIN, authorities
 from runtime.errors import HostRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from netregistry.core import Core
     from netregistry.service.connection import Connection
     from netregistry.service.turned_away import TurnedAway
 
+T = TypeVar("T")
 HANDSHAKE = 10.0  #: seconds
 HANDSHAKES = 256  #: at a time
 NEWCOMERS = 128  #: connections without a certificate at a time
@@ -111,9 +114,9 @@ class Door:
         self._as: tuple[str, ...] = ()
         self._made = self._again = 0.0  # when the certificate was made, and is made anew
         self.until = 0.0  #: when it ends
-        self._entering: set[asyncio.Task[None]] = set()
+        self._entering: dict[asyncio.Task[None], str] = {}  # -> from where; the longest waiting first, as below
         self._within: dict[Connection, asyncio.TimerHandle | None] = {}  # when who has no certificate has to go
-        self._newcomers = 0
+        self._newcomers: dict[Connection, str] = {}
         self._empty = asyncio.Event()
 
     def renewed(self) -> None:
@@ -144,13 +147,22 @@ class Door:
 
     def enter(self, connection: socket.socket, address: str, speak: Callable[[], Connection]) -> None:
         """Let somebody in, or turn him away; the connection is ours from now on."""
-        if self._context is None or len(self._entering) >= HANDSHAKES:
-            self._away.note("busy" if self._context else "not-ready", address, "nobody can be let in by TLS now")
+        if self._context is None:
+            self._away.note("not-ready", address, "nobody can be let in by TLS now")
             connection.close()
             return
+        if len(self._entering) >= HANDSHAKES:
+            longest = crowding(self._entering)
+            self._away.note("busy", self._entering.pop(longest), f"{HANDSHAKES} handshakes go on")
+            longest.cancel()
         task = asyncio.create_task(self._entered(connection, address, speak, self._context))
-        self._entering.add(task)
-        task.add_done_callback(self._entering.discard)
+        self._entering[task] = origin(address)
+        task.add_done_callback(partial(self._entered_or_not, connection))
+
+    def _entered_or_not(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._entering.pop(task, None)
+        if task.cancelled():
+            connection.close()  # one that was cancelled before it began has not done it
 
     async def _entered(self, connection: socket.socket, address: str, speak: Callable[[], Connection], context: ssl.SSLContext) -> None:
         entering = _Entering(connection)
@@ -168,17 +180,20 @@ class Door:
             return
         if made.transport is None:
             return  # gone already
-        known, full = bool(made.certificate), self._newcomers >= NEWCOMERS
-        self._newcomers += not known
-        self._within[made] = None if known or full else loop.call_later(STAY, transport.abort)
+        self._within[made] = None if made.certificate else loop.call_later(STAY, transport.abort)
         made.gone = partial(self._left, made)
-        if full and not known:
-            self._away.note("busy", address, f"{NEWCOMERS} connections without a certificate are open")
-            transport.abort()
+        if made.certificate:
+            return
+        if len(self._newcomers) >= NEWCOMERS:
+            longest = crowding(self._newcomers)
+            self._away.note("busy", self._newcomers.pop(longest), f"{NEWCOMERS} connections without a certificate are open")
+            if longest.transport is not None:
+                longest.transport.abort()
+        self._newcomers[made] = origin(address)
 
     def _left(self, made: Connection) -> None:
         end = self._within.pop(made)
-        self._newcomers -= not made.certificate
+        self._newcomers.pop(made, None)
         if end is not None:
             end.cancel()
         if not self._within:
@@ -204,6 +219,19 @@ class Door:
         if self._within:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), 2 * FAREWELL)
+
+
+def origin(address: str) -> str:
+    """Give what one peer has of addresses: an IPv4 address, or 64 bits of IPv6."""
+    found = ipaddress.ip_address(address)
+    return address if found.version == 4 else found.packed[:8].hex()
+
+
+def crowding(there: Mapping[T, str]) -> T:
+    """Give who makes room for another one: of those from where the most are, who is there longest. So nobody keeps others out."""
+    counts = Counter(there.values())
+    most = max(counts.values())
+    return next(each for each, whence in there.items() if counts[whence] == most)
 
 
 def _context(identity: str, trusted: str, folder: str) -> ssl.SSLContext:

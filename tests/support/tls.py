@@ -95,7 +95,7 @@ class Secured:
         assert said.status == 201, said
         lib = self.folder / f"lib-{secrets.token_hex(4)}"
         lib.mkdir()
-        return credentials.keep(str(lib), said.body, key, [self.url])
+        return credentials.keep(str(lib), said.body, key, [self.url], role)
 
     def client(self, one: Credentials, seconds: float = SECONDS) -> Client:
         return Client(one.places(), seconds=seconds)

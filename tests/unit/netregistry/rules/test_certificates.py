@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from netregistry.model import keys
 from netregistry.model.certificate import DAY, Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import admitted
+from netregistry.rules.holders import admitted, over
 from tests.support.registry import NODES, Registry, node
 
 NEWCOMER = Identity("newcomer", "", "192.0.2.9")
@@ -165,6 +166,35 @@ def test_what_a_restored_registry_does_not_know_counts_and_can_be_revoked(regist
     assert reason(registry, grant) == ""
     registry.do("certificate.revoke", "", {"role": "reader", "name": "ann"})
     assert reason(registry, grant) == "revoked"
+
+
+def test_a_node_that_is_forgotten_is_out_with_a_certificate_that_is_not_known(registry: Registry, authority: str) -> None:
+    registry.do("node.join", "", {"uuid": NODES[0], "name": "a"}, node(0))
+    unknown: dict[str, Any] = {
+        "role": "node",
+        "name": NODES[0],
+        "serial": f"{int(registry.time * 1000):012x}{'0' * 20}",
+        "authority": authority,
+    }
+    unknown["until"] = registry.time + DAY
+    assert reason(registry, unknown) == ""
+    registry.do("node.forget", NODES[0])
+    assert reason(registry, unknown) == "revoked"
+
+
+def test_a_revocation_lasts_as_long_as_what_a_restored_registry_does_not_know(registry: Registry, authority: str) -> None:
+    """The holder is known from the copy; the certificate that it has since been given is not."""
+    token(registry)
+    first = registry.do("certificate.join", "", joining(), NEWCOMER)
+    registry.time += 61 * DAY
+    later = {**first, "serial": f"{int(registry.time * 1000):012x}{'0' * 20}", "until": registry.time + 90 * DAY}
+    registry.time += DAY
+    registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
+    registry.time += 30 * DAY
+    assert list(over(registry.local.view, registry.time)) == [keys.token("11111111")]
+    assert reason(registry, later) == "revoked"
+    registry.time += 62 * DAY
+    assert keys.certificate("node", NODES[0]) in over(registry.local.view, registry.time) and reason(registry, later) == "expired"
 
 
 def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, authority: str) -> None:

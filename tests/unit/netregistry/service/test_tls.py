@@ -11,6 +11,7 @@ import pytest
 from netregistry.authority import key_files, x509
 from netregistry.client import Client, Problem
 from netregistry.reach import Places, TlsPlace
+from netregistry.service.limits import Limits
 from runtime.errors import NetcommonError
 from tests.support.registry import NODES
 from tests.support.tls import Secured, Shown, forged, free_port, secured
@@ -200,6 +201,40 @@ def test_newcomers_keep_nobody_else_out(registry: Secured, monkeypatch: pytest.M
             assert each.recv(1)
         each.close()
     assert registry.say("GET", "/v1", None, Shown("", registry.trusted)).status == 200
+
+
+def test_who_says_nothing_keeps_nobody_out(registry: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the handshake nor, without a certificate, behind it: the longest waiting goes."""
+    import socket
+
+    from netregistry.service import tls
+
+    monkeypatch.setattr(tls, "HANDSHAKES", 4)
+    monkeypatch.setattr(tls, "NEWCOMERS", 2)
+    node, context = registry.join("node", NODES[0]), Shown("", registry.trusted).context()
+    silent = [socket.create_connection(("localhost", registry.port)) for _ in range(8)]
+    with registry.client(node) as client:
+        assert client.get("").body["name"] == "netcommon registry"
+    silent += [context.wrap_socket(socket.create_connection(("localhost", registry.port)), server_hostname="localhost") for _ in range(4)]
+    assert registry.join("reader", "ann").role == "reader"
+    for each in silent:
+        each.close()
+
+
+def test_who_is_revoked_uses_up_nothing_of_who_has_joined_again(tmp_path: Path) -> None:
+    with secured(tmp_path, Limits(rate=0.001, burst=30.0)) as registry:
+        old = registry.join("node", NODES[0])
+        new = registry.join("node", NODES[0], new=False)
+        said = [registry.say("GET", "/v1", None, registry.shown(old)).status for _ in range(32)]
+        assert said == [403] * 30 + [429] * 2
+        assert registry.say("GET", "/v1", None, registry.shown(new)).status == 200
+
+
+def test_the_longest_there_of_the_most_goes() -> None:
+    from netregistry.service.tls import crowding, origin
+
+    assert crowding({"a": "1", "b": "2", "c": "2", "d": "3"}) == "b"
+    assert origin("2001:db8::1") == origin("2001:db8::ffff:1") != origin("2001:db8:0:1::1") and origin("192.0.2.1") == "192.0.2.1"
 
 
 def test_what_a_connection_takes(registry: Secured) -> None:

@@ -1,0 +1,172 @@
+"""Joining, where the other side is not the registry that made the token, or gives something else than was asked for."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netregistry import credentials, joining
+from netregistry.authority import x509
+from runtime.errors import HostRefused
+
+OURS, EVIL = x509.make_authority(time.time()), x509.make_authority(time.time())
+UUID = "aaaaaaaa-0000-4000-8000-000000000001"
+
+
+def padded() -> x509.Made:
+    """Make an authority whose base64 ends in padding, where Python's decoder ends."""
+    while True:
+        made = x509.make_authority(time.time())
+        if made.authority.certificate.rstrip().split("\n")[-2].endswith("="):
+            return made
+
+
+def answer(**more: Any) -> dict[str, Any]:
+    now = time.time()
+    said = {"role": "node", "name": UUID, "serial": "0", "since": now, "until": now + 1000, "authority": OURS.authority.id}
+    return {**said, "certificate": OURS.authority.certificate, "authorities": [OURS.authority.certificate], **more}
+
+
+@contextmanager
+def service(folder: Path, by: x509.Made, authority: str, given: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Be a service with a certificate ``by`` some authority; give its URL, and what it is told."""
+    told: list[Any] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def say(self, status: int, value: Any) -> None:
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            self.say(200, {"items": [{"authority": {"id": by.authority.id, "certificate": authority}, "signs": True}], "next": ""})
+
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.say(201, given)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Say nothing of who does not trust it."""
+
+    pem, _until = x509.make_service(["localhost"], by.authority, by.key, time.time())
+    path = folder / "service.pem"
+    path.write_text(pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"https://localhost:{server.server_port}", told
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def test_a_false_service_is_not_told_the_secret(tmp_path: Path) -> None:
+    """It may say what authorities it likes: the true one is no secret, and its own may stand beside it in one text."""
+    true = padded()
+    token = joining.make("node", true.authority.fingerprint)
+    first, second = true.authority.certificate, EVIL.authority.certificate
+    for text in (
+        first.strip() + "\n" + second,
+        second + first,
+        second,
+        first + "\n\n" + second,
+        first.replace("\n-----END", second + "\n-----END"),
+    ):
+        with service(tmp_path, EVIL, text, answer()) as (url, told):
+            with pytest.raises(HostRefused, match="another fingerprint"):
+                joining.join(str(tmp_path), [url], token, {"uuid": UUID})
+            assert told == []
+    assert not (tmp_path / credentials.FOLDER).exists()
+
+
+def test_who_joins_is_who_the_registry_says(tmp_path: Path) -> None:
+    token = joining.make("node", OURS.authority.fingerprint)
+    with service(tmp_path, OURS, OURS.authority.certificate, answer()) as (url, told):
+        found = joining.join(str(tmp_path), [url], token, {"uuid": UUID})
+    assert [each["secret"] for each in told] == [token.secret]
+    assert found == credentials.read(str(tmp_path), "node") and (found.role, found.name) == ("node", UUID)
+    assert (Path(found.folder) / credentials.AUTHORITIES).read_text() == OURS.authority.certificate
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"role": "../../outside"},
+        {"role": "operator"},
+        {"name": "bbbbbbbb-0000-4000-8000-000000000001"},
+        {"name": 1},
+        {"name": "\x1b[2J"},
+        {"since": float("nan")},
+        {"until": "soon"},
+        {"until": 10**400},
+        {"authority": None},
+        {"certificate": "-----BEGIN CERTIFICATE-----"},
+        {"certificate": OURS.authority.certificate + EVIL.authority.certificate},
+        {"certificate": OURS.authority.certificate + EVIL.key},
+        {"authorities": [OURS.authority.certificate + EVIL.authority.certificate]},
+        {"authorities": []},
+        {"authorities": [OURS.authority.certificate] * 17},
+        {"authorities": OURS.authority.certificate},
+    ],
+)
+def test_what_was_not_asked_for_is_not_kept(tmp_path: Path, more: dict[str, Any]) -> None:
+    lib = tmp_path / "lib" / "netcommon"
+    lib.mkdir(parents=True)
+    asked = "" if more.get("name") == "\x1b[2J" else UUID  # where the token says it, any that can be printed
+    with pytest.raises(HostRefused):
+        credentials.keep(str(lib), answer(**more), x509.make_key(), ["https://localhost:1"], "node", asked)
+    assert [str(each) for each in tmp_path.rglob("*")] == [str(lib.parent), str(lib)]
+
+
+class Asked:
+    """Answers of a registry to who renews."""
+
+    def __init__(self, authorities: list[str], issued: dict[str, Any]) -> None:
+        self._authorities, self._issued = authorities, issued
+
+    def get(self, _what: str) -> Any:
+        items = [{"authority": {"id": OURS.authority.id, "certificate": each}, "signs": True} for each in self._authorities]
+        return type("Said", (), {"body": {"items": items}})()
+
+    def change(self, _method: str, _what: str) -> Any:
+        return type("Said", (), {"body": self._issued})()
+
+
+@pytest.mark.parametrize(
+    ("authorities", "more"),
+    [
+        ([OURS.authority.certificate + EVIL.authority.certificate], {}),
+        ([OURS.authority.certificate, "nothing"], {}),
+        ([OURS.authority.certificate], {"role": "../node"}),
+        ([OURS.authority.certificate], {"name": "somebody else"}),
+        ([OURS.authority.certificate], {"certificate": ""}),
+    ],
+)
+def test_a_renewal_that_gives_something_else_changes_nothing(tmp_path: Path, authorities: list[str], more: dict[str, Any]) -> None:
+    one = credentials.keep(str(tmp_path), answer(), x509.make_key(), ["https://localhost:1"], "node", UUID)
+    before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+    with pytest.raises(HostRefused):
+        credentials.refresh(one, Asked(authorities, answer(**more)), one.until)  # type: ignore[arg-type]
+    assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == before
+    again = credentials.refresh(one, Asked([OURS.authority.certificate], answer(until=one.until + 9)), one.until)  # type: ignore[arg-type]
+    assert again.until == one.until + 9
