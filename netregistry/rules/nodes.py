@@ -87,8 +87,8 @@ def forget(draft: Draft, part: Part) -> Done:
         raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
-    if draft.get(keys.certificate("node", node.uuid)) is not None:
-        revoked(draft, "node", node.uuid)  # it could join again by it
+    if draft.view.all("authorities"):
+        revoked(draft, "node", node.uuid)  # it could join again by one, be it known here or, after a restore, not
     return Done(200, key, {"node": write(node), "nics": left})
 
 
