@@ -119,6 +119,11 @@ class EtcdStore:
         """Give the epoch that was there when it was opened."""
         return self._facts.epoch
 
+    @property
+    def facts(self) -> Facts:
+        """Give what the etcd said of the registry when it was opened: each commit tests that this is so still."""
+        return self._facts
+
     # -- reading
 
     def get(self, key: str) -> Item | None:
