@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import signal
 import socket
 import threading
@@ -200,6 +201,35 @@ def test_members_of_two_clusters_are_told_apart(one: Cluster, tmp_path: Path) ->
             one.stop()
             with pytest.raises(HostRefused, match="cluster"):
                 mixed.get("a")
+
+
+def test_an_etcd_that_has_begun_anew_is_another_though_it_counts_alike(tmp_path: Path) -> None:
+    """What it held is lost, and another registry made in it by as many steps: the revision of what it says of itself is the same."""
+    with Cluster(tmp_path, 1) as etcd, opened(etcd) as store, store.watch("", store.newest() + 1) as watch:
+        put(store, "a", b"first")
+        etcd.stop()
+        shutil.rmtree(etcd.members[0].folder)
+        etcd.start()
+        with EtcdStore.create(etcd.place, "second") as other:
+            put(other, "a", b"second")
+            assert other.facts.revision == store.facts.revision
+        held = etcd.keys()
+        with pytest.raises(HostRefused, match="somebody else"):
+            begun(store.client, Facts("third", True, "", 0), store.facts, clear=True)
+        acts: list[Callable[[], object]] = [
+            lambda: put(store, "b"),
+            lambda: store.commit([Expect("a", store.facts.revision + 1)], [Put("a", b"third")]),
+            lambda: store.commit([Expect("a", 0)], [Put("a", b"third")]),
+            store.newest,
+            lambda: watch.next(0.0),
+        ]
+        for act in acts:
+            store._over = False  # what one finds out holds for all
+            with pytest.raises(Unavailable, match="another than it was"):
+                act()
+            assert etcd.keys() == held
+        with pytest.raises(Unavailable, match="another than it was"):
+            put(store, "b")
 
 
 def test_a_watch_goes_on_behind_a_cut_and_repeats_nothing(one: Cluster) -> None:
