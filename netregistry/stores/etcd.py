@@ -248,7 +248,7 @@ class EtcdStore:
                 result = self.client.own(answers.mapping(answers.document(line), "result"))
                 if floor := answers.number(result, "compact_revision"):
                     return max(floor, least)
-        except Cut as error:
+        except (Cut, Garbled) as error:
             raise Unavailable(f"{self.client.place}: {error}") from None
         finally:
             stream.close()
