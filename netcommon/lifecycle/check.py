@@ -81,7 +81,12 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
         differs = ((f"the device {called}", f"it is called {record.device} now"), *differs)
     waiting = tuple(operation.describe() for operation in later)
     down = "" if there else taken_down(view, record)
-    lost = of_nic(view, record, operations, node.settings) if there else NOTHING
+    try:
+        lost = of_nic(view, record, operations, node.settings) if there else NOTHING
+    except NetcommonError:
+        if not differs:
+            raise
+        lost = NOTHING  # that something does not hold is said, though what else is lost cannot be told
     idle += lost.some
     return Report(record, there, differs, kinds, waiting, tuple(idle), unguarded(record, node.settings.tag_prefix), down, lost.whole)
 

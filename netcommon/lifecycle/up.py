@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.bring_up import BringUp
 from netcommon.lifecycle.context import Outcome, alive, any_changed, locks
@@ -65,7 +63,9 @@ def up(node: Node, nic: Nic, call: Call, run_scripts: bool = True, fresh: bool =
             except BaseException as error:  # of Ctrl-C too the other NICs know nothing
                 failure = error
             if failure is not None and (attempt.nic.wanted or attempt.nic.told):
-                from netcommon.lifecycle import left_out  # few ups fail
+                from functools import partial  # few ups fail
+
+                from netcommon.lifecycle import left_out
 
                 again = partial(_again, node, call, held, run_scripts, other.key if other else "")
                 try:

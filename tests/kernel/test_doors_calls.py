@@ -365,7 +365,7 @@ def _loads(door: str, variables: dict[str, str], bare: set[str], how: str = "") 
     loaded, mode = _loaded(done) - bare, variables["MODE"]
     others = {name for name in loaded for start in loads.ELSEWHERE[mode] if f"{name}.".startswith(f"{start}.")}
     assert (loaded & loads.DEAR, others) == (set(), set()), (door, mode)
-    assert len(loaded) <= loads.MOST[mode + how, door.removeprefix("kvm-if")], (door, mode, len(loaded), sorted(loaded))
+    assert len(loaded) <= loads.MOST[mode + how, door.removeprefix("kvm-if")], (door, mode, len(loaded), " ".join(sorted(loaded)))
     return loaded
 
 

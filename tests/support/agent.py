@@ -25,6 +25,7 @@ from netcommon.lifecycle.check import check
 from netcommon.lifecycle.context import Clock, open_node
 from netcommon.lifecycle.context import Node as OurNode
 from netcommon.settings.model import Settings
+from runtime.errors import TryAgain
 from runtime.paths import Paths
 from runtime.record import Record
 from tests.support.bootstrap import ROOT, VENV
@@ -245,8 +246,11 @@ class Watched:
         return {record.device: record for record in self.node.store.all()[0]}
 
     def drift(self, device: str = "tap0") -> list[str]:
-        """What does not hold of the NIC on ``device``."""
-        report = check(self.node, self.node.host.view(), self.records[device])
+        """Say what does not hold of the NIC on ``device``; a daemon that is not back yet tells nothing."""
+        try:
+            report = check(self.node, self.node.host.view(), self.records[device])
+        except TryAgain as error:
+            return [str(error)]
         return [f"{step}: {text}" for step, text in report.drift]
 
     def mended(self, damage: Callable[[], object], device: str = "tap0", limit: float = 5) -> float:

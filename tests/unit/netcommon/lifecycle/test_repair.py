@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from netcommon.host.api.facts import BridgeVlan
@@ -9,7 +11,7 @@ from netcommon.host.api.nftables import NETDEV
 from netcommon.host.api.requests import AddVlan, Request, SetLink
 from netcommon.lifecycle.check import check, repair
 from netcommon.operations.guard.table import table_of
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 from tests.support.sim import Sim, nic
 
 
@@ -91,3 +93,17 @@ def _joins(each: Request) -> bool:
 
 def _in_vlan(each: Request) -> bool:
     return isinstance(each, AddVlan) and each.vlan == BridgeVlan(10, True, True)
+
+
+def test_what_does_not_hold_is_said_though_the_rest_cannot_be_told(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where ovs-vswitchd is silent: what is lost beside the drift is unknown, and the drift is none the less there."""
+
+    def silent(*_anything: object) -> NoReturn:
+        raise TryAgain("ovs-vswitchd does not answer")
+
+    sim.up(nic("bridged"))
+    monkeypatch.setattr("netcommon.lifecycle.check.of_nic", silent)
+    with pytest.raises(TryAgain, match="does not answer"):
+        drift(sim)
+    sim.host.execute([SetLink(sim.index("tap0"), master=0)], stop=True)
+    assert "it is no port of br0" in drift(sim)
