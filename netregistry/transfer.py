@@ -107,7 +107,7 @@ def _filled(client: Client, source: Store, name: str, before: Facts | None) -> F
         raise HostRefused(f"somebody else copies to {client.place}, too")
     _copy(source, with_a_part)
     _compared(source, with_a_part)
-    _said(client, Facts(epoch, True, name, 0), facts(client))
+    _said(client, Facts(epoch, True, name, 0), with_a_part.facts)  # as it was for its commits: another copy may have begun since
     found = facts(client)
     if found is None or found.epoch != epoch or not found.whole:
         raise HostRefused(f"somebody else copies to {client.place}, too")

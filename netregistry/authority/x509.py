@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -77,6 +78,19 @@ def check(authority: Authority, key: str) -> None:
     """Raise HostRefused where a key is not the authority's."""
     if _public(_read(authority.certificate, "certificate")) != _der(_key(key).public_key()):
         raise HostRefused(f"the key of authority {authority.id} is another one's", "put it back from a copy")
+
+
+def has_signed(authority: str, certificate: bytes) -> bool:
+    """Tell whether the key of an authority (PEM) has itself signed a certificate (DER), with no other authority in between."""
+    key = _read(authority, "certificate").public_key()
+    try:
+        found = x509.load_der_x509_certificate(certificate)
+        if not isinstance(key, ec.EllipticCurvePublicKey) or found.signature_hash_algorithm is None:
+            return False
+        key.verify(found.signature, found.tbs_certificate_bytes, ec.ECDSA(found.signature_hash_algorithm))
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _authority(label: str, key: ec.EllipticCurvePublicKey, by: str, signer: Key, now: float, until: float) -> x509.Certificate:

@@ -14,6 +14,7 @@ HEX = frozenset("0123456789abcdef")
 DAY = 86400.0
 #: A certificate is good from so many seconds before it is made: clocks may be five minutes apart, and something is to spare.
 SET_BACK = 600.0
+LONGEST = 31536000.0  #: seconds for which a certificate is good at most, whatever the settings have been: a year
 #: In a certificate: before ROLE:NAME, and before the id of the authority that has signed it.
 URN, ISSUER = "urn:netcommon:", "netcommon registry authority "
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NamedTuple
 
 from netregistry.model import kinds
+from netregistry.model.certificate import LONGEST
 from netregistry.model.codec import Between
 
 Role = Literal["operator", "importer", "node", "reader", "leader", "newcomer"]
@@ -60,4 +61,4 @@ class Settings(NamedTuple):
     quarantine: Annotated[float, Between(0, 31536000)] = 3600.0  #: before what was freed is given out again
     history_seconds: Annotated[float, Between(86400, 3153600000)] = 34560000.0
     history_entries: Annotated[int, Between(1000, 100_000_000)] = 1_000_000
-    certificate_seconds: Annotated[float, Between(3600, 31536000)] = 7776000.0  #: for which a certificate is good; 90 days
+    certificate_seconds: Annotated[float, Between(3600, LONGEST)] = 7776000.0  #: for which a certificate is good; 90 days

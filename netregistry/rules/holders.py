@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.model import keys, kinds
-from netregistry.model.certificate import DAY, NO_SERIAL, SET_BACK, Digest, Grant, Holder, Holding, Person, Serial
+from netregistry.model.certificate import DAY, LONGEST, NO_SERIAL, SET_BACK, Digest, Grant, Holder, Holding, Person, Serial
 from netregistry.model.codec import read, write
 from netregistry.refusal import Refused
 from netregistry.request import Done
@@ -122,13 +122,15 @@ def revoke(draft: Draft, part: Part) -> Done:
 
 
 def revoked(draft: Draft, role: Holding, name: str) -> Holder:
-    """Revoke all certificates of somebody; also such as a registry that was restored knows nothing of."""
+    """Revoke all certificates of somebody; also such as a registry that was restored knows nothing of.
+
+    So it is kept until the last that can have been given by now has ended: what settings there were is not known either.
+    """
     key = keys.certificate(role, name)
     last = f"{_milliseconds(draft.now):012x}{'f' * 20}"
     holder: Holder = draft.get(key) or Holder(role, name, NO_SERIAL)
     floor = max(holder.serial, last)
-    kept = max(holder.kept, draft.now + draft.view.settings.certificate_seconds)  # one may have been given that this copy does not know
-    holder = holder._replace(serial=floor, floor=floor, kept=kept)
+    holder = holder._replace(serial=floor, floor=floor, kept=max(holder.kept, draft.now + LONGEST))
     draft.put(key, holder)
     return holder
 

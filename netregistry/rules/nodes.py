@@ -88,7 +88,7 @@ def forget(draft: Draft, part: Part) -> Done:
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
     if draft.view.all("authorities"):
-        revoked(draft, "node", node.uuid)  # it could join again by a certificate, also one that a restored registry does not know
+        revoked(draft, "node", node.uuid)  # it could join again by one, be it known here or, after a restore, not
     return Done(200, key, {"node": write(node), "nics": left})
 
 

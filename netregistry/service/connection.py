@@ -29,14 +29,15 @@ class Connection(web.RequestHandler):
     ``looks``: nothing but pages is asked for on it, by somebody who looks alone.
 
     ``secured``: it is by TLS, for as long as it lasts, whatever becomes of its transport; ``certificate``: of the client, as
-    ssl.SSLSocket.getpeercert gives it, and ``encoded``: DER. Both are empty where it shows none.
+    ssl.SSLSocket.getpeercert gives it, and ``encoded``: DER. Both are empty where it shows none. ``recognised``: it is known to be
+    signed by the authority that it names.
     """
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log, looks: bool = False) -> None:
         super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
         self._figures, self._lines = figures, log
         self.gone: Callable[[], object] = lambda: None
-        self.looks, self.secured, self.encoded = looks, False, b""
+        self.looks, self.secured, self.recognised, self.encoded = looks, False, False, b""
         self.certificate: Mapping[str, Any] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -187,7 +187,10 @@ class Service:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
         self._rate.count(who, one.serial if one is not None else "")
-        if one is not None:
+        if one is not None and not (connection := _of(request)).recognised:
+            await self.turn(self.registry.recognise, one, connection.encoded)
+            connection.recognised = True
+        elif one is not None:
             await self.turn(self.registry.admit, one)
         check(what, who.role)
         return who, one

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from netregistry.authority import GET_IT, LIBRARY
+from netregistry.model import keys
 from netregistry.model.certificate import Grant, Label
 from netregistry.model.codec import Text, read, write
 from netregistry.refusal import Refused
@@ -65,6 +66,11 @@ class Issuer:
         wanted = read(NewAuthority, call.body)
         found = _x509().read_authority(wanted.certificate, wanted.cross)
         return self._local.answer(call._replace(body=write(found)), who)
+
+    def has_signed(self, label: str, certificate: bytes) -> bool:
+        """Tell whether the key of an authority that is there has itself signed a certificate (DER). Raises Refused."""
+        there = self._local.view.get(keys.authority(label))
+        return there is not None and bool(_x509().has_signed(there.certificate, certificate))
 
     def _issued(self, call: Call, who: Identity, requested: Requested) -> Response:
         local = self._local

@@ -13,7 +13,7 @@ from netregistry.model import keys
 from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import admitted
+from netregistry.rules.holders import JOIN, admitted, refused
 from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
 from netregistry.service.identity import ORIGIN
@@ -130,16 +130,26 @@ class Registry:
         """Raise Refused where a certificate does not count, or no more."""
         admitted(self.local.view, one, self.local.core.now())
 
+    def recognise(self, one: Credential, certificate: bytes) -> None:
+        """Raise Refused where a certificate (DER) counts no more, or is not signed by the key of the authority that it names.
+
+        The handshake takes whatever chain ends at one that counts: an authority whose key somebody else has may have signed another one
+        under the name of its successor, and what that has signed would count on after it is retired.
+        """
+        self.admit(one)
+        if not self.issuer.has_signed(one.authority, certificate):
+            raise refused("foreign", f"the certificate of {one.role} {one.name} is not signed by the authority that it names: {JOIN}")
+
     def sift(self) -> None:
         """End the streams of those whose certificates count no more."""
         for channel in self.streams.all():
             try:
                 if channel.credential is not None:
                     self.admit(channel.credential)
-            except Refused as refused:
+            except Refused as error:
                 self.streams.revoked += 1
-                self.log.warning(f"the stream of node {channel.node} is ended: {refused.detail}")
-                self.streams.close(channel, refused.detail)
+                self.log.warning(f"the stream of node {channel.node} is ended: {error.detail}")
+                self.streams.close(channel, error.detail)
 
     # -- nodes
 
@@ -218,10 +228,10 @@ class Registry:
                 continue
             try:
                 self._sign_on(Identity("node", node, ORIGIN), incarnation)
-            except Refused as refused:
-                self.log.warning(f"node {node}: {refused}")
+            except Refused as error:
+                self.log.warning(f"node {node}: {error}")
                 for channel in self.streams.of(node):
-                    self.streams.close(channel, refused.detail)
+                    self.streams.close(channel, error.detail)
 
     def beat(self) -> None:
         """Keep nodes with an open stream alive, and give all streams a sign of life."""

@@ -1,7 +1,8 @@
 """Keep a registry in an etcd of its own (3.4 and later): one member or several, which go on as long as most of them do.
 
 Keys are as everywhere, below ``netcommon/registry/``. One more, ``netcommon/epoch``, says which epoch it is; every commit tests that it is
-as it was when the store was opened, so a service that has not heard of a move or a restore changes nothing in what came after it.
+as it was when the store was opened, so a service that has not heard of a move or a restore changes nothing in what came after it. Its value
+is tested beside its revision: an etcd that has begun anew counts from the beginning.
 
 What etcd does otherwise than SQLite, and what becomes of it here (netregistry.stores.base says what holds for both):
 
@@ -70,6 +71,11 @@ class Facts(NamedTuple):
     whole: bool
     source: str
     revision: int  #: at which that was written: the first one of the epoch
+    value: bytes = b""  #: as it is written there
+
+    def holds(self, pair: answers.Pair | None) -> bool:
+        """Tell whether this is still what the etcd says."""
+        return pair is not None and (pair.revision, pair.value) == (self.revision, self.value)
 
 
 class EtcdStore:
@@ -118,6 +124,11 @@ class EtcdStore:
     def epoch(self) -> str:
         """Give the epoch that was there when it was opened."""
         return self._facts.epoch
+
+    @property
+    def facts(self) -> Facts:
+        """Give what the etcd said of the registry when it was opened: each commit tests that this is so still."""
+        return self._facts
 
     # -- reading
 
@@ -175,7 +186,7 @@ class EtcdStore:
     def newest(self) -> int:
         """Give the newest revision that a majority has. Raises Unavailable also where it is another epoch."""
         found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1)
-        if not found.pairs or found.pairs[0].revision != self._facts.revision:
+        if not self._facts.holds(found.pairs[0] if found.pairs else None):
             raise self._another_epoch()
         return found.revision
 
@@ -183,12 +194,13 @@ class EtcdStore:
 
     def commit(self, tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
         checked(tests, changes)
+        if self._over:
+            raise self._another_epoch()
         names = [EPOCH, *(KEYS + test.key.encode() for test in tests)]
-        revisions = [self._facts.revision, *(test.revision for test in tests)]
         body = {
-            "compare": [_compare(name, revision) for name, revision in zip(names, revisions, strict=True)],
+            "compare": [*_as(self._facts), *(_compare(name, test.revision) for name, test in zip(names[1:], tests, strict=True))],
             "success": [_operation(change) for change in changes],
-            "failure": [{"request_range": {"key": encoded(name), "keys_only": True}} for name in names],
+            "failure": [{"request_range": {"key": encoded(name), "keys_only": name != EPOCH}} for name in names],
         }
         try:
             done = self.client.ask("/v3/kv/txn", body, partial(_done, changes=changes, names=names), again=False)
@@ -200,11 +212,13 @@ class EtcdStore:
             raise Unknown(f"{self.client.place}: it may be done or not: its answer is too large") from None
         if isinstance(done, int):
             return done
-        for name, expected, there in zip(names, revisions, done, strict=True):
-            if there != expected:
-                if name == EPOCH:
-                    raise self._another_epoch()
-                raise Conflict(name.removeprefix(KEYS).decode(), there)
+        epoch, *pairs = done
+        if not self._facts.holds(epoch):
+            raise self._another_epoch()
+        for test, pair in zip(tests, pairs, strict=True):
+            there = pair.revision if pair is not None else 0
+            if there != test.revision:
+                raise Conflict(test.key, there)
         raise Unavailable(f"{self.client.place} has done nothing, though all that was tested holds")
 
     def compact(self, revision: int) -> None:
@@ -234,7 +248,7 @@ class EtcdStore:
                 result = self.client.own(answers.mapping(answers.document(line), "result"))
                 if floor := answers.number(result, "compact_revision"):
                     return max(floor, least)
-        except Cut as error:
+        except (Cut, Garbled) as error:
             raise Unavailable(f"{self.client.place}: {error}") from None
         finally:
             stream.close()
@@ -261,7 +275,7 @@ class EtcdStore:
             found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1, start - 1)
         except Ahead as ahead:
             raise Ahead(start, ahead.newest) from None
-        if not found.pairs or found.pairs[0].revision != self._facts.revision:
+        if not self._facts.holds(found.pairs[0] if found.pairs else None):
             raise self._another_epoch()
         return self._begun({"key": ALL, "range_end": ALL, "start_revision": str(start), "progress_notify": True, "fragment": True})
 
@@ -376,8 +390,8 @@ def facts(client: Client) -> Facts | None:
     pair = found.pairs[0]
     try:
         said = json.loads(pair.value)
-        schema, made = said["schema"], Facts(said["epoch"], said["whole"], said["source"], pair.revision)
-        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int]:
+        schema, made = said["schema"], Facts(said["epoch"], said["whole"], said["source"], pair.revision, pair.value)
+        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int, bytes]:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(f"{client.place}: what is said of the registry cannot be read: {escaped(repr(pair.value))}") from None
@@ -395,7 +409,7 @@ def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool 
     put = {"request_put": {"key": encoded(EPOCH), "value": encoded(json.dumps(document).encode("ascii"))}}
     nothing = {"target": "MOD", "key": ALL, "range_end": ALL, "mod_revision": "0"}
     body = {
-        "compare": [_compare(EPOCH, before.revision) if before is not None else nothing],
+        "compare": _as(before) if before is not None else [nothing],
         "success": [*([{"request_delete_range": {"key": encoded(KEYS), "range_end": encoded(KEYS + b"\xff")}}] if clear else []), put],
     }
     try:
@@ -409,6 +423,14 @@ def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool 
         raise HostRefused(f"{client.place} holds something already", remedy)
 
 
+def _as(said: Facts) -> list[Document]:
+    """Give the tests that an etcd says still what it did."""
+    return [
+        _compare(EPOCH, said.revision),
+        {"target": "VALUE", "result": "EQUAL", "key": encoded(EPOCH), "value": encoded(said.value)},
+    ]
+
+
 def _compare(name: bytes, revision: int) -> Document:
     return {"target": "MOD", "result": "EQUAL", "key": encoded(name), "mod_revision": str(revision)}
 
@@ -420,8 +442,8 @@ def _operation(change: Put | Delete) -> Document:
     return {"request_put": {"key": key, "value": encoded(change.value)} | ({"lease": str(change.lease)} if change.lease else {})}
 
 
-def _done(found: Document, changes: Sequence[Put | Delete], names: Sequence[bytes]) -> int | tuple[int, ...]:
-    """Read what became of a commit: its revision, or that of each key that was tested. Raises Garbled."""
+def _done(found: Document, changes: Sequence[Put | Delete], names: Sequence[bytes]) -> int | tuple[answers.Pair | None, ...]:
+    """Read what became of a commit: its revision, or what there is of each key that was tested. Raises Garbled."""
     done, each = answers.truth(found, "succeeded"), answers.sequence(found, "responses")
     kinds = ["response_put" if isinstance(change, Put) else "response_delete_range" for change in changes]
     if [*map(list, each)] != [[kind] for kind in (kinds if done else ["response_range"] * len(names))]:
@@ -429,7 +451,7 @@ def _done(found: Document, changes: Sequence[Put | Delete], names: Sequence[byte
     if done:
         return answers.revision(found)
     ranges = (answers.pairs(answers.mapping(one, "response_range"), name, name + b"\0", 1) for one, name in zip(each, names, strict=True))
-    return tuple(one.pairs[0].revision if one.pairs else 0 for one in ranges)
+    return tuple(one.pairs[0] if one.pairs else None for one in ranges)
 
 
 def _item(pair: answers.Pair) -> Item:

@@ -53,12 +53,16 @@ ELSEWHERE = (
 PASSING = frozenset((1, 2, 4, 10, 13, 14))
 EXHAUSTED, FORBIDDEN, UNAUTHENTICATED, LOST_DATA = 8, 7, 16, 15
 NO_SPACE = "etcdserver: mvcc: database space exceeded"
-NOT_KNOWN = ("etcdserver: invalid auth token", "etcdserver: user name is empty", "etcdserver: auth revision in header is old")
+NOT_KNOWN = ("etcdserver: invalid auth token", "etcdserver: user name is empty", "etcdserver: revision of auth store is old")
 WRONG_PASSWORD = "etcdserver: authentication failed"  # noqa: S105
 
 
 class TooLarge(Exception):
     """Say that an answer has more than LARGEST bytes."""
+
+
+class Foreign(Garbled):
+    """Say that a member of another etcd has answered: it counts for nothing, and ours has done nothing."""
 
 
 class _Failed(Exception):
@@ -88,6 +92,8 @@ class Client:
         self._at = 0  # the member that is asked first
         self._silent: float | None = None  # since when nobody has answered
         self._looked = float("-inf")
+        self._look = LOOK  # seconds for the next look
+        self._failed: dict[Endpoint, str] = {}  # why each has not answered, since one has
         self._why = ""
         self._token = ""
         self._cluster = 0
@@ -105,9 +111,9 @@ class Client:
         def one(endpoint: Endpoint, seconds: float) -> T:
             document = self._known(lambda: self._document(endpoint, path, data, seconds))
             try:
-                return self._of_ours(endpoint, document, read)
+                return read(self.own(document))
             except Garbled as error:
-                raise _Failed(str(error), True) from None
+                raise _Failed(str(error), not isinstance(error, Foreign)) from None
 
         return self._anywhere(one, again)
 
@@ -123,15 +129,12 @@ class Client:
         return self._anywhere(one, True)
 
     def own(self, document: Document) -> Document:
-        """Give back what a stream has told, if it is of the cluster that was asked before. Raises HostRefused, Garbled."""
+        """Give back what was answered, or a stream has told, if it is of the cluster that was asked before. Raises Foreign, Garbled."""
         cluster = answers.header(document).cluster
         with self._lock:
             self._cluster = self._cluster or cluster
             if cluster != self._cluster:
-                raise HostRefused(
-                    f"{self.place}: one answers for the cluster {cluster:x}, another one for {self._cluster:x}",
-                    "name the members of one etcd",
-                )
+                raise Foreign(f"it answers for the cluster {cluster:x}, others for {self._cluster:x}: name the members of one etcd")
         return document
 
     def forget_token(self) -> None:
@@ -165,7 +168,7 @@ class Client:
             try:
                 found = one(endpoint, max(min(self._each, until - begun), LOOK))
             except _Failed as error:
-                self._note(begun, endpoint, f"{endpoint}: {error}")
+                self._note(begun, endpoint, str(error))
                 if error.sent and not again:
                     with self._lock:
                         self._looked = self._now()
@@ -195,18 +198,22 @@ class Client:
             if now < self._looked + BETWEEN:
                 raise Unavailable(self._why)
             self._looked = now  # others need not look, too
-            return now + LOOK
+            until = now + self._look
+            self._look = min(2 * self._look, self._each)  # an etcd that is slow, but answers, is waited for as it was before
+            return until
 
     def _note(self, begun: float, endpoint: Endpoint, why: str) -> None:
         with self._lock:
             if self._silent is None:
                 self._silent = begun
-            self._why = f"etcd has not answered for {self._now() - self._silent:.1f} s: {why}"
+            self._failed[endpoint] = f"{endpoint}: {why}"
+            self._why = f"etcd has not answered for {self._now() - self._silent:.1f} s: {'; '.join(self._failed.values())}"
         self.next_member(str(endpoint))
 
     def _heard(self) -> None:
         with self._lock:
-            self._silent = None
+            self._silent, self._look = None, LOOK
+            self._failed.clear()
 
     # -- one member
 
@@ -248,9 +255,6 @@ class Client:
             return answers.mapping(found, "result") if "result" in found else found  # a stream of one answer
         except Garbled as error:
             raise _Failed(f"status {answer.status}: {error}", True) from None
-
-    def _of_ours(self, endpoint: Endpoint, found: Document, read: Callable[[Document], T]) -> T:
-        return read(self.own(found))
 
     def _logged_in(self, endpoint: Endpoint, seconds: float) -> str:
         """Give the token, a new one where there is none. Raises _Failed, HostRefused, Refusal."""

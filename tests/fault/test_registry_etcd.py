@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import signal
 import socket
 import threading
@@ -13,6 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from netregistry.stores.base import Batch, Changed, Compacted, Conflict, Delete, Expect, Put, Unavailable, Unknown
 from netregistry.stores.etcd import EtcdStore, Facts, begun, facts
@@ -21,6 +24,7 @@ from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import HostRefused
 from tests.support.authority import authority
 from tests.support.etcd import HOST, Cluster, free_ports, stopped, text
+from tests.support.gateway import Answer, gateway
 from tests.support.netns import wait_until
 
 TOLD = 5.0  #: seconds within which it is told that there is no majority
@@ -198,8 +202,78 @@ def test_members_of_two_clusters_are_told_apart(one: Cluster, tmp_path: Path) ->
         both = one.place._replace(endpoints=(*one.place.endpoints, *another.place.endpoints))
         with EtcdStore(both) as mixed:
             one.stop()
-            with pytest.raises(HostRefused, match="cluster"):
+            with pytest.raises(Unavailable, match="answers for the cluster"):
                 mixed.get("a")
+            with pytest.raises(Unavailable, match="answers for the cluster"):
+                put(mixed, "b")
+            assert another.keys() == {}
+
+
+def test_a_member_of_another_cluster_is_passed_over(three: Cluster, tmp_path: Path) -> None:
+    """A member that was set up anew by itself: the two others go on, also once the first one was away."""
+    (tmp_path / "another").mkdir()
+    with Cluster(tmp_path / "another", 1, more=["--initial-cluster-token", "another"]) as another, opened(three) as store:
+        put(store, "a")
+        first, _second, third = three.place.endpoints
+        with EtcdStore(three.place._replace(endpoints=(first, another.place.endpoints[0], third))) as mixed:
+            with mixed.watch("", mixed.newest() + 1) as watch:
+                three.members[0].kill()
+                again(lambda: mixed.get("a"))
+                for number in range(5):
+                    put(mixed, "a", b"%d" % number)
+                assert [watch.next(5.0).changes for _ in range(5)] == [(Changed("a", b"%d" % number),) for number in range(5)]
+                three.start(three.members[0])
+                put(mixed, "b")
+            assert another.keys() == {}
+
+
+@pytest.mark.parametrize("seconds", [0.7, 1.2])
+def test_an_etcd_as_slow_as_before_is_heard_after_an_outage(one: Cluster, seconds: float) -> None:
+    with gateway(one.members[0].client) as between:
+        takes = seconds
+
+        def slow(_path: str, answer: Answer) -> Answer:
+            time.sleep(takes)
+            return answer
+
+        EtcdStore.create(one.place, "first").close()
+        with EtcdStore(one.place._replace(endpoints=(Endpoint(HOST, between.port),))) as store:
+            between.harm = slow
+            store.get("a")
+            takes = 3.0
+            told(lambda: store.get("a"))
+            told(lambda: store.get("a"))
+            takes = seconds
+            again(lambda: store.get("a"), 15)
+
+
+def test_an_etcd_that_has_begun_anew_is_another_though_it_counts_alike(tmp_path: Path) -> None:
+    """What it held is lost, and another registry made in it by as many steps: the revision of what it says of itself is the same."""
+    with Cluster(tmp_path, 1) as etcd, opened(etcd) as store, store.watch("", store.newest() + 1) as watch:
+        put(store, "a", b"first")
+        etcd.stop()
+        shutil.rmtree(etcd.members[0].folder)
+        etcd.start()
+        with EtcdStore.create(etcd.place, "second") as other:
+            put(other, "a", b"second")
+            assert other.facts.revision == store.facts.revision
+        held = etcd.keys()
+        with pytest.raises(HostRefused, match="somebody else"):
+            begun(store.client, Facts("third", True, "", 0), store.facts, clear=True)
+        acts: list[Callable[[], object]] = [
+            lambda: put(store, "b"),
+            lambda: store.commit([Expect("a", store.facts.revision + 1)], [Put("a", b"third")]),
+            lambda: store.commit([Expect("a", 0)], [Put("a", b"third")]),
+            store.newest,
+            lambda: watch.next(0.0),
+        ]
+        for act in acts:
+            store._over = False  # what one finds out holds for all
+            with pytest.raises(Unavailable, match="another than it was"):
+                act()
+            assert etcd.keys() == held
+        with pytest.raises(Unavailable, match="another than it was"):
+            put(store, "b")
 
 
 def test_a_watch_goes_on_behind_a_cut_and_repeats_nothing(one: Cluster) -> None:
@@ -332,6 +406,23 @@ def test_user_and_password_and_a_token_that_ends(tmp_path: Path) -> None:
         ):
             with pytest.raises(HostRefused, match=what):
                 EtcdStore(wrong)
+
+
+def test_users_change_where_tokens_say_of_which_state_they_are(tmp_path: Path) -> None:
+    """With JSON web tokens etcd refuses all that were made before any user or role was changed."""
+    key = rsa.generate_private_key(65537, 2048)
+    private, public, plain = tmp_path / "private.pem", tmp_path / "public.pem", serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain))
+    public.write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+    kind = f"jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=10m"
+    with Cluster(tmp_path, 1, more=["--auth-token", kind]) as cluster:
+        auth(cluster)
+        with EtcdStore.create(cluster.place._replace(user="root", password=secret(tmp_path)), "first") as store:
+            put(store, "a")
+            token = store.client._token
+            assert "error" not in cluster.ask("auth/user/add", {"name": "another", "password": "secret"}, token=token)
+            put(store, "b")
+            assert store.client._token != token and store.get("b") is not None
 
 
 def test_a_user_where_nobody_is_asked_for_one(one: Cluster, tmp_path: Path) -> None:

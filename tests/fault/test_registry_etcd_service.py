@@ -11,13 +11,15 @@ import socket
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from netregistry import transfer
 from netregistry.client import Client, Problem
+from netregistry.stores.base import Put, Store
 from runtime.errors import NetcommonError
 from tests.support.etcd import Cluster, stopped
 from tests.support.netns import wait_until
@@ -239,6 +241,45 @@ def test_a_move_that_was_killed_is_begun_again(one: Cluster, tmp_path: Path, end
         (tmp_path / "one/etc/netcommon/config.toml").unlink()
     registry.command("move", "--to", one.url)
     assert one.keys() == held and not file.exists()
+
+
+def test_of_two_copies_at_once_no_part_is_said_to_be_whole(one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another copy begins while a move compares, and is ended after its first commit."""
+    registry = Registry(tmp_path / "one")
+    filled(registry)
+    file = tmp_path / "one/var/lib/netregistry/registry.sqlite"
+    copy, compared = tmp_path / "copy.sqlite", transfer._compared
+    held = keys_of(file)
+    registry.command("backup", str(copy))
+
+    def another_begins(source: Store, target: Store) -> int:
+        found = compared(source, target)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(transfer, "MOST", 10)
+            patch.setattr(transfer, "_written", ends_after_the_first())
+            transfer.bring_back(str(copy), one.url, str(tmp_path / "kept.sqlite"))
+        return found
+
+    monkeypatch.setattr(transfer, "_compared", another_begins)
+    with pytest.raises(NetcommonError, match="somebody else"):
+        transfer.move(str(file), one.url)
+    assert 0 < len(one.keys()) < len(held) and b'"whole": false' in one.said()
+    assert keys_of(file) == held
+    monkeypatch.undo()
+    registry.command("move", "--to", one.url)
+    assert one.keys() == held and not file.exists()
+
+
+def ends_after_the_first() -> Callable[[Store, list[Put]], None]:
+    """Give what writes one commit of a copy, and ends it before the next."""
+    written, ended = transfer._written, iter((False, True))
+
+    def act(target: Store, batch: list[Put]) -> None:
+        if next(ended):
+            raise KeyboardInterrupt
+        written(target, batch)
+
+    return act
 
 
 def test_what_is_there_is_not_written_over(one: Cluster, tmp_path: Path) -> None:

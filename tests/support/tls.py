@@ -165,10 +165,12 @@ def forged(
     begin: float = -3600.0,
     end: float = 3600.0,
     issuer: str = "",
+    more: str = "",
 ) -> str:
     """Write a key with a certificate that the library makes; give the file.
 
-    ``by``: the certificate and the key (PEM) of who signs it, itself without; times in seconds from now on.
+    ``by``: the certificate and the key (PEM) of who signs it, itself without; times in seconds from now on. ``more``: certificates (PEM)
+    that are shown beside.
     """
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = library.Name([library.NameAttribute(NameOID.COMMON_NAME, "operator")])
@@ -185,10 +187,32 @@ def forged(
         .not_valid_before(now + datetime.timedelta(seconds=begin))
         .not_valid_after(now + datetime.timedelta(seconds=end))
         .add_extension(library.SubjectAlternativeName([library.UniformResourceIdentifier(uri)]), critical=False)
+        .add_extension(library.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)  # type: ignore[arg-type]
         .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
     )
     pem = serialization.Encoding.PEM
     data = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()) + made.public_bytes(pem)
     path = folder / f"forged-{secrets.token_hex(4)}.pem"
-    path.write_bytes(data)
+    path.write_bytes(data + more.encode())
     return str(path)
+
+
+def forged_authority(name: str, by: tuple[str, str]) -> tuple[str, str]:
+    """Give the certificate and the key (PEM) of an authority of this name (CN), signed by another one: its certificate and key."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    signer = serialization.load_pem_private_key(by[1].encode(), None)
+    made = (
+        library.CertificateBuilder()
+        .subject_name(library.Name([library.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(library.load_pem_x509_certificate(by[0].encode()).subject)
+        .public_key(key.public_key())
+        .serial_number(library.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(library.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(library.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    pem = serialization.Encoding.PEM
+    text = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
+    return made.public_bytes(pem).decode(), text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,7 @@ from runtime.errors import HostRefused
 from runtime.moment import local_time
 
 ROLES = ("node", "operator", "importer", "reader")
+LONGEST = 1024  #: bytes that are read for a token
 role_argument = click.argument("role", type=click.Choice(ROLES))
 
 
@@ -151,7 +153,7 @@ def token_create(app: App, role: str, name: str, duration: str, as_json: bool) -
         answer("registry-change", revision=said.revision, done=True, value={**said.body, "token": str(made)}, changes=[])
         return
     say(str(made))
-    say(f"netcommon: good until {_time(said.body['until'])}: netcommon registry join URL TOKEN", err=True)
+    say(f"netcommon: good until {_time(said.body['until'])}: netcommon registry join URL - on the other machine reads it", err=True)
 
 
 @token.command("list")
@@ -236,10 +238,12 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
     A key is made here, which stays here, and a certificate is got for it: /var/lib/netcommon/certificates. With the token of a node the
     machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. With several
     addresses the next one is asked where one does not answer, or cannot do it.
+
+    With - for TOKEN it is read from standard input: what stands on a command line is seen by every user of the machine.
     """
     as_root(app)
     joining = import_module("netregistry.joining")
-    wanted, places = joining.read(token), [each for each in urls.split(",") if each]
+    wanted, places = joining.read(_given(token)), [each for each in urls.split(",") if each]
     for each in places:
         import_module("netregistry.reach").parsed(each)
     node = None
@@ -258,6 +262,15 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
     else:
         who = f"{found.role} {node['name'] if node else found.name}"
         say(f"joined {text(list(found.addresses))} as {who}, until {_time(found.until)}; it is renewed by itself")
+
+
+def _given(text: str) -> str:
+    """Give a token as it was given: for - the first line of standard input."""
+    if text != "-":
+        return text
+    if sys.stdin.isatty():
+        say("netcommon: the token, in one line:", err=True)
+    return sys.stdin.buffer.readline(LONGEST).decode("ascii", "replace")
 
 
 COMMANDS = {"authority": authority, "token": token, "certificate": certificate, "join": join}

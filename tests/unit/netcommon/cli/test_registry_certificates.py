@@ -77,6 +77,20 @@ def test_a_node_joins_is_revoked_and_joins_again(machines: Machines) -> None:
     assert found == me
 
 
+@pytest.mark.parametrize("end", ["\n", "", "\r\n", "\nmore\n"])
+def test_a_token_is_read_from_standard_input(machines: Machines, end: str) -> None:
+    """On a command line every user of the machine would see it."""
+    text = token(machines, "reader", "ann")
+    assert "as reader ann" in machines.other("registry", "join", machines.url, "-", stdin=text + end).stdout
+    assert certificates(machines) == {("reader", "ann"): "counts"}
+    assert "has been used" in machines.other("registry", "join", machines.url, "-", stdin=text, status=69).stderr
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\xff\xfe", b"x" * 100_000])
+def test_what_is_no_token_on_standard_input(machines: Machines, data: bytes) -> None:
+    assert "no token" in machines.other("registry", "join", machines.url, "-", stdin=data, status=64).stderr
+
+
 def test_the_folder_is_roots_and_the_key_stays(machines: Machines) -> None:
     other = machines.other
     other("registry", "join", machines.url, token(machines, "reader", "ann"))

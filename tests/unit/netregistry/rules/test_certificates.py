@@ -168,33 +168,40 @@ def test_what_a_restored_registry_does_not_know_counts_and_can_be_revoked(regist
     assert reason(registry, grant) == "revoked"
 
 
-def test_a_node_that_is_forgotten_is_out_with_a_certificate_that_is_not_known(registry: Registry, authority: str) -> None:
-    registry.do("node.join", "", {"uuid": NODES[0], "name": "a"}, node(0))
-    unknown: dict[str, Any] = {
-        "role": "node",
-        "name": NODES[0],
-        "serial": f"{int(registry.time * 1000):012x}{'0' * 20}",
-        "authority": authority,
-    }
-    unknown["until"] = registry.time + DAY
-    assert reason(registry, unknown) == ""
-    registry.do("node.forget", NODES[0])
-    assert reason(registry, unknown) == "revoked"
+def swept(registry: Registry, days: float) -> None:
+    """Let days pass, and the leader do what is due."""
+    registry.local.run(registry.local.leader.elected(10.0))
+    registry.time += days * DAY
+    registry.local.work()
 
 
-def test_a_revocation_lasts_as_long_as_what_a_restored_registry_does_not_know(registry: Registry, authority: str) -> None:
-    """The holder is known from the copy; the certificate that it has since been given is not."""
-    token(registry)
-    first = registry.do("certificate.join", "", joining(), NEWCOMER)
-    registry.time += 61 * DAY
-    later = {**first, "serial": f"{int(registry.time * 1000):012x}{'0' * 20}", "until": registry.time + 90 * DAY}
-    registry.time += DAY
-    registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
-    registry.time += 30 * DAY
-    assert list(over(registry.local.view, registry.time)) == [keys.token("11111111")]
-    assert reason(registry, later) == "revoked"
+@pytest.mark.parametrize("seconds", [90 * DAY, DAY], ids=["as-it-was", "lowered-since"])
+@pytest.mark.parametrize("known", [True, False], ids=["renewed-since-the-copy", "given-since-the-copy"])
+def test_what_a_restored_registry_has_revoked_stays_so(registry: Registry, authority: str, known: bool, seconds: float) -> None:
+    """The copy knows of an earlier certificate, which ends before the one that was given since."""
+    token(registry, "11111111", "operator", "bob")
+    first = registry.do("certificate.join", "", joining(number=None), NEWCOMER) if known else {"role": "operator", "name": "bob"}
     registry.time += 62 * DAY
-    assert keys.certificate("node", NODES[0]) in over(registry.local.view, registry.time) and reason(registry, later) == "expired"
+    lost = {**first, "authority": authority, "serial": f"{int(registry.time * 1000):012x}{'0' * 20}", "until": registry.time + 90 * DAY}
+    assert reason(registry, lost) == ""
+    registry.do("settings.set", "", {"certificate_seconds": seconds})
+    registry.do("certificate.revoke", "", {"role": "operator", "name": "bob"})
+    for _ in range(89):
+        swept(registry, 1)
+        assert reason(registry, lost) == "revoked"
+    swept(registry, 1)
+    assert reason(registry, lost) == "expired"
+
+
+def test_a_forgotten_node_cannot_come_back_by_a_certificate_that_a_restored_registry_does_not_know(
+    registry: Registry, authority: str
+) -> None:
+    registry.join(0)
+    lost = {"role": "node", "name": NODES[0], "serial": f"{int(registry.time * 1000):012x}{'0' * 20}"}
+    lost |= {"authority": authority, "until": registry.time + 90 * DAY}
+    assert reason(registry, lost) == ""
+    registry.do("node.forget", NODES[0])
+    assert reason(registry, lost) == "revoked"
 
 
 def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, authority: str) -> None:

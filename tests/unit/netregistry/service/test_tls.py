@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Iterator
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,8 @@ from netregistry.reach import Places, TlsPlace
 from netregistry.service.limits import Limits
 from runtime.errors import NetcommonError
 from tests.support.registry import NODES
-from tests.support.tls import Secured, Shown, forged, free_port, secured
+from tests.support.service import SECONDS
+from tests.support.tls import Secured, Shown, forged, forged_authority, free_port, secured
 
 
 @pytest.fixture
@@ -79,6 +83,27 @@ def test_a_forged_issuer_name_is_of_no_use(registry: Secured) -> None:
     name = f"netcommon registry authority {item['authority']['id']}"
     fails(registry, forged(registry.folder, by=(stranger.authority.certificate, stranger.key), issuer=name))
     registry.local.until(lambda: registry.counted("foreign") == 1)
+
+
+def test_a_lost_key_signs_nothing_under_its_successors_name(registry: Secured) -> None:
+    """Who has it could make an authority of the new one's name; what that signs would count on, on a connection that is open."""
+    (item,) = registry.local.client().get("authorities").body["items"]
+    old = item["authority"]["id"]
+    lost = item["authority"]["certificate"], key_files.key(registry.keys, old)
+    name = f"netcommon registry authority {registry.rotate()}"
+    between = forged_authority(name, lost)
+    shown = Shown(forged(registry.folder, by=between, more=between[0]), registry.trusted)
+    ann = registry.client(registry.join("operator", "ann"))
+    mallory = HTTPSConnection("localhost", registry.port, timeout=SECONDS, context=shown.context())
+    with ann, contextlib.closing(mallory):
+        ann.get("tokens")
+        for retired in (False, True):
+            if retired:
+                registry.local.client().change("DELETE", f"authorities/{old}")
+            mallory.request("GET", "/v1/tokens")
+            response = mallory.getresponse()
+            assert (response.status, json.loads(response.read())["reason"]) == (403, "foreign")
+        ann.get("tokens")
 
 
 def test_a_certificate_of_a_service_is_none_of_a_client_and_the_other_way_round(registry: Secured) -> None:
