@@ -233,7 +233,7 @@ def test_an_etcd_as_slow_as_before_is_heard_after_an_outage(one: Cluster, second
         takes = seconds
 
         def slow(_path: str, answer: Answer) -> Answer:
-            time.sleep(takes)
+            threading.Event().wait(takes)
             return answer
 
         EtcdStore.create(one.place, "first").close()
