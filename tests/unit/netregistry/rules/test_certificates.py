@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from netregistry.model import keys
 from netregistry.model.certificate import DAY, Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import admitted, over
+from netregistry.rules.holders import admitted
 from tests.support.registry import NODES, Registry, node
 
 NEWCOMER = Identity("newcomer", "", "192.0.2.9")
