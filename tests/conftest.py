@@ -26,19 +26,24 @@ hypothesis.settings.load_profile("full" if FULL else "default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test below tests/kernel, tests/vm or tests/bench bears that marker without saying so. What runs without an agent says why."""
+    """Mark what is collected, and leave out what is not in the sample."""
+    mark(items)
+    dropped = unsampled(items)
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+        items[:] = [item for item in items if item not in dropped]
+
+
+def mark(items: Sequence[pytest.Item]) -> None:
+    """Mark tests: one below tests/kernel, tests/vm or tests/bench bears that marker without saying so. What runs without an agent says why."""
     for item in items:
         parts = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ("",)
         if parts[0] in MARKED:
             item.add_marker(parts[0])
         if "/".join(parts[:2]) in OF_AGENTS:
             item.add_marker(pytest.mark.no_agent("starts agents of its own"))
-        for mark in item.iter_markers("no_agent"):
-            warm.reason(mark)
-    dropped = unsampled(items)
-    if dropped:
-        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
-        items[:] = [item for item in items if item not in dropped]
+        for without in item.iter_markers("no_agent"):
+            warm.reason(without)
 
 
 def unsampled(items: Sequence[pytest.Item]) -> set[pytest.Item]:
@@ -49,9 +54,9 @@ def unsampled(items: Sequence[pytest.Item]) -> set[pytest.Item]:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left: set[pytest.Item] = set()
     for each in cases.values():
-        mark = each[0].get_closest_marker("sampled")
-        assert mark is not None
-        left |= set(each) - set(sample(each, -(-len(each) // int(mark.args[0]))))
+        sampled = each[0].get_closest_marker("sampled")
+        assert sampled is not None
+        left |= set(each) - set(sample(each, -(-len(each) // int(sampled.args[0]))))
     return left
 
 

@@ -58,7 +58,7 @@ class Item:
 def collected(place: str, *marks: pytest.Mark) -> list[str]:
     """The reasons that a test of that file has not to have an agent."""
     item = Item(place, *marks)
-    conftest.pytest_collection_modifyitems([item])  # type: ignore[list-item] # it has what is asked of it
+    conftest.mark([item])  # type: ignore[list-item] # it has what is asked of it
     return [warm.reason(mark) for mark in item.iter_markers(MARK)]
 
 
