@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def mark(items: Sequence[pytest.Item]) -> None:
-    """Mark tests: one below tests/kernel, tests/vm or tests/bench bears that marker without saying so. What runs without an agent says why."""
+    """Mark tests: those below tests/kernel, tests/vm and tests/bench do not say so. What runs without an agent says why."""
     for item in items:
         parts = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ("",)
         if parts[0] in MARKED:
