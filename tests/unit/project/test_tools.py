@@ -151,11 +151,12 @@ def test_nothing_starts_and_the_policy_is_put_back(policy: Path, before: str | N
 
 
 def test_the_policy_goes_when_setup_is_ended(policy: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended, bootstrap.nothing_starts():
         signal.raise_signal(signal.SIGTERM)
     assert ended.value.code == 128 + signal.SIGTERM
     assert not policy.exists()
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_guest_script_keeps_arguments_apart(tmp_path: Path) -> None:
