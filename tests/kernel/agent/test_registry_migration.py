@@ -121,7 +121,8 @@ def test_a_guest_that_moves_while_the_registry_is_away(node: Node, registry: Reg
 
     joins(registry, 0)
     with registry.client(f"importer:{CLUSTER}") as importer:
-        importer.change("POST", "nics", {"uuid": uuid, "instance": "web0", "index": 0, "mac": mac(0), "ip": "10.0.0.1"})
+        said = {"instance": "web0", "index": 0, "mac": mac(0), "ip": "10.0.0.1", "tags": MOVES["TAGS"].split()}
+        importer.change("POST", "nics", {"uuid": uuid, **said})
     with elsewhere() as there, agent(settings=SETTINGS) as source:
         there(joins, registry, 1)
         target = there(_agent)
