@@ -38,7 +38,7 @@ def check(patient: Patient) -> Iterator[Finding]:
 
 
 class Shut(NamedTuple):
-    """What does not forward of what comes in there of routed NICs."""
+    """Name what does not forward of what comes in there of routed NICs."""
 
     names: list[str]  #: of devices of such NICs, and of uplinks, where nothing else leads on
     doubtful: list[str]  #: of uplinks, where something does

@@ -26,14 +26,14 @@ Entry = tuple[str, str]  #: by what something is sorted, and its key
 
 
 class Place(NamedTuple):
-    """Where a page of a list begins or ends: UUID:NAME of what it comes after, or before; "" for either end."""
+    """Say where a page of a list begins or ends: UUID:NAME of what it comes after, or before; "" for either end."""
 
     after: str = ""
     before: str = ""
 
 
 class Part(NamedTuple):
-    """What one page of a list shows. ``earlier``, ``later``: there is more before and behind it."""
+    """Hold what one page of a list shows. ``earlier``, ``later``: there is more before and behind it."""
 
     keys: tuple[str, ...]
     earlier: bool

@@ -32,7 +32,7 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was found first. ``more``: there is more than that."""
+    """Hold what was found first. ``more``: there is more than that."""
 
     hits: tuple[Hit, ...]
     more: bool

@@ -32,7 +32,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Sheet(NamedTuple):
-    """What one page says. ``live``: the topic of what it shows; "": it stays as it is."""
+    """Hold what one page says. ``live``: the topic of what it shows; "": it stays as it is."""
 
     template: str
     title: str
@@ -41,7 +41,7 @@ class Sheet(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """How full a network's addresses of one family are. ``free``: that can be given out now."""
+    """Say how full a network's addresses of one family are. ``free``: that can be given out now."""
 
     family: int
     subnet: str
@@ -119,7 +119,7 @@ FIND = (Param("text", kinds.NameOrNone, "any part of a name, MAC, address or UUI
 
 
 class Sheets:
-    """What there is to be shown of a registry. All methods are for its turn; the view has caught up before."""
+    """Make what there is to be shown of a registry. All methods are for its turn; the view has caught up before."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

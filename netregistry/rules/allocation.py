@@ -67,7 +67,7 @@ def _candidates(pool: Pool, bounds: Iterable[tuple[int, int]]) -> Iterator[int]:
 
 
 class Room(NamedTuple):
-    """How many numbers there are to be given out, and how many of them are not any more."""
+    """Count how many numbers there are to be given out, and how many of them are not any more."""
 
     size: int
     held: int

@@ -32,7 +32,7 @@ OTHERS = bytes(set(range(256)).difference(BRACKETS))
 
 
 class Bodies:
-    """What reads bodies. ``most``: bytes of one."""
+    """Read bodies of requests. ``most``: bytes of one."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -24,7 +24,7 @@ REASON = "cross-site"
 
 
 class Asked(NamedTuple):
-    """What decides whether a request is let in. ``secured``: it came by TLS; ``page``: it asks for a page, which changes nothing."""
+    """Hold what decides whether a request is let in. ``secured``: it came by TLS; ``page``: it asks for a page, which changes nothing."""
 
     method: str
     headers: Mapping[str, str]

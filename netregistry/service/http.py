@@ -52,7 +52,7 @@ ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which tw
 
 
 class Front(Protocol):
-    """What is served beside the API, for people with browsers."""
+    """Serve beside the API, for people with browsers."""
 
     def add_to(self, application: web.Application) -> None:
         """Add its routes, whose names begin with "page"."""

@@ -54,7 +54,7 @@ class Log(Protocol):
 
 
 class Part(Protocol):
-    """What is made from a view and kept as it is."""
+    """Keep what is made from a view as that is."""
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""

@@ -65,7 +65,7 @@ FORBIDDEN = "permission denied"
 
 
 class Facts(NamedTuple):
-    """What an etcd says of the registry in it. ``whole``: it is no copy that was not finished; ``source``: what it was copied from."""
+    """Hold what an etcd says of the registry in it. ``whole``: it is no copy that was not finished; ``source``: what it was copied from."""
 
     epoch: str
     whole: bool

@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class Header(NamedTuple):
-    """What each answer says of who gave it: the cluster's id, and its newest revision."""
+    """Hold what each answer says of who gave it: the cluster's id, and its newest revision."""
 
     cluster: int
     revision: int

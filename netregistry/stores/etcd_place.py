@@ -25,7 +25,7 @@ MOST = 16  #: members
 
 
 class Endpoint(NamedTuple):
-    """Where one member answers."""
+    """Say where one member answers."""
 
     host: str
     port: int

@@ -323,7 +323,7 @@ class RegistryChange(NamedTuple):
 
 
 class RegistryPages(NamedTuple):
-    """How a browser reaches the registry's pages.
+    """Say how a browser reaches the registry's pages.
 
     ``command`` lets it reach ``url`` by ssh. ``addresses``: those by TLS, for which the browser needs the certificate in the folder
     ``identity``.

@@ -248,7 +248,7 @@ def test_an_etcd_as_slow_as_before_is_heard_after_an_outage(one: Cluster, second
 
 
 def test_an_etcd_that_has_begun_anew_is_another_though_it_counts_alike(tmp_path: Path) -> None:
-    """What it held is lost, and another registry made in it by as many steps: the revision of what it says of itself is the same."""
+    """Lose what it held, and make another registry in it by as many steps: the revision of what it says of itself is the same."""
     with Cluster(tmp_path, 1) as etcd, opened(etcd) as store, store.watch("", store.newest() + 1) as watch:
         put(store, "a", b"first")
         etcd.stop()

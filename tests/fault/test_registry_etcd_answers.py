@@ -225,8 +225,8 @@ def test_a_line_that_is_none_ends_the_stream_and_nothing_is_lost(store: EtcdStor
         assert watch.next(0.0) == Batch(done[1], ())
 
 
-def test_revisions_that_are_not_told_are_missed(store: EtcdStore, between: Gateway) -> None:
-    """Leave out a revision, and tell the next one: either it is told again, or the watch is over; never is it passed over."""
+def first_events_lost() -> Callable[[str, Answer], Answer]:
+    """Make what loses the first events of a watch, and nothing else."""
     told: list[bytes] = []
 
     def harm(path: str, answer: Answer) -> Answer:
@@ -235,8 +235,13 @@ def test_revisions_that_are_not_told_are_missed(store: EtcdStore, between: Gatew
             return answer._replace(data=b"") if len(told) == 1 else answer
         return answer
 
+    return harm
+
+
+def test_revisions_that_are_not_told_are_missed(store: EtcdStore, between: Gateway) -> None:
+    """Leave out a revision, and tell the next one: either it is told again, or the watch is over; never is it passed over."""
     with store.watch("", store.newest() + 1) as watch:
-        between.harm = harm
+        between.harm = first_events_lost()
         for number in range(3):
             store.commit([], [Put(f"k{number}", b"")])
         with pytest.raises(Lost, match="has told nothing of the revisions"):
@@ -245,16 +250,8 @@ def test_revisions_that_are_not_told_are_missed(store: EtcdStore, between: Gatew
 
 def test_the_last_revision_that_is_not_told_is_missed(store: EtcdStore, between: Gateway) -> None:
     """Tell nothing at all any more, as etcd's issue 18089 does: another stream tells it."""
-    told: list[bytes] = []
-
-    def harm(path: str, answer: Answer) -> Answer:
-        if path == "/v3/watch" and b'"events"' in answer.data:
-            told.append(answer.data)
-            return answer._replace(data=b"") if len(told) == 1 else answer
-        return answer
-
     with store.watch("", store.newest() + 1) as watch:
-        between.harm = harm
+        between.harm = first_events_lost()
         done = store.commit([], [Delete("a")])
         assert watch.next(0.0) == Batch(done, (Changed("a", None),))
 

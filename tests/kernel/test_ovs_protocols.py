@@ -26,7 +26,7 @@ def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def flows(version: str, which: str = OURS) -> list[str]:
-    """What ovs-ofctl itself sees, in the only version that the bridge speaks."""
+    """Give what ovs-ofctl itself sees, in the only version that the bridge speaks."""
     return [line for line in run("ovs-ofctl", "-O", version, "dump-flows", "ovs0", which).splitlines() if "cookie=" in line]
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support import bootstrap
+from tests.support.netns import wait_until
 
 SECONDS = 60.0  #: an emulated or busy machine takes its time
 STARTED = (
@@ -155,11 +156,17 @@ class Page:
 
     def until(self, script: str, seconds: float = SECONDS) -> Any:
         """Wait until an expression is true; give its value."""
-        end = time.monotonic() + seconds
-        while not (found := self.run(script)):
-            assert time.monotonic() < end, f"never true: {script}; there is {self.text[:2000]}"
-            time.sleep(0.05)
-        return found
+        found: list[Any] = []
+
+        def true() -> bool:
+            found[:] = [self.run(script)]
+            return bool(found[0])
+
+        try:
+            wait_until(true, seconds, script)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; there is {self.text[:2000]}") from None
+        return found[0]
 
     def type(self, text: str) -> None:
         """Press keys, one after the other."""
@@ -169,7 +176,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        """What somebody reads."""
+        """Give what somebody reads."""
         return str(self.run("document.body.innerText"))
 
     @property
@@ -179,7 +186,7 @@ class Page:
 
     @property
     def complaints(self) -> list[str]:
-        """What went wrong, by the browser's word: errors of scripts, what a policy forbids, dialogs that were opened."""
+        """Give what went wrong, by the browser's word: errors of scripts, what a policy forbids, dialogs that were opened."""
         errors = [each["entry"]["text"] for each in self.events("Log.entryAdded") if each["entry"]["level"] == "error"]
         errors += [str(each["exceptionDetails"]) for each in self.events("Runtime.exceptionThrown")]
         errors += [str(each["args"]) for each in self.events("Runtime.consoleAPICalled") if each["type"] in ("error", "warning", "assert")]

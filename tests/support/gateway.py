@@ -1,4 +1,4 @@
-"""What stands between a registry and an etcd, and harms what that answers: a proxy that has a page of its own, a cable that is cut."""
+"""Stand between a registry and an etcd, and harm what that answers: a proxy that has a page of its own, a cable that is cut."""
 
 from __future__ import annotations
 

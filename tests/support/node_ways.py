@@ -1,4 +1,4 @@
-"""What the node may have at its own side of a bridge, by which a guest there, 10.0.0.5/24 on eth0, reaches it alone."""
+"""List what the node may have at its own side of a bridge, by which a guest there, 10.0.0.5/24 on eth0, reaches it alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of the registry says, read as a browser reads it; and a registry of which every part is hostile."""
+"""Read what a page of the registry says, as a browser does; and a registry of which every part is hostile."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Checker:
             assert after.get("until", 0) in (until, FOREVER)
 
     def _not_anothers(self, key: str, before: dict[str, dict[str, Any]]) -> None:
-        """What a guest has, as its node reports, is given to no other NIC; what exists already (a node's, an importer's) contends."""
+        """Check that no other NIC is given what a guest has by report; what exists already (a node's, an importer's) contends."""
         after, old = self.state.get(key) or {}, before.get(key) or {}
         holder = after.get("holder", "")
         if not holder or holder == old.get("holder") or holder in old.get("contenders", ()):
@@ -138,7 +138,7 @@ class Checker:
         assert all(subset(value, self.replayed[key]) for key, value in wanted.items())
 
     def settled(self) -> None:
-        """When the leader has done all that is due, no quarantine waits for the end of a report that there is not."""
+        """Check that, when the leader has done all that is due, no quarantine waits for the end of a report that there is not."""
         for key, claim in self.state.items():
             if key.startswith(("macs/", "addresses/")) and claim.get("until") == FOREVER:
                 assert not claim.get("holder") and users(self.state, key), f"the quarantine of {key} does not begin"

@@ -38,12 +38,12 @@ class Registry:
 
     @property
     def file(self) -> Path:
-        """Where it is, unless an etcd keeps it."""
+        """Give where it is, unless an etcd keeps it."""
         return self._root / "var/lib/netregistry/registry.sqlite"
 
     @property
     def authority(self) -> Path:
-        """Where the keys of authorities are."""
+        """Give where the keys of authorities are."""
         return self.file.parent / "authority"
 
     @property

@@ -68,7 +68,7 @@ def init(app: App, as_json: bool) -> None:
     path, without = store_of(app), ""
     epoch = import_module("netregistry.stores.opening").begin(path)
     try:
-        registry_certificates.library("netregistry.authority.key_files").begin(path, authority_keys(app))
+        registry_certificates.module_of("netregistry.authority.key_files").begin(path, authority_keys(app))
     except HostRefused as error:
         without = str(error)
     if as_json:

@@ -23,7 +23,7 @@ LONGEST = 1024  #: bytes that are read for a token
 role_argument = click.argument("role", type=click.Choice(ROLES))
 
 
-def library(name: str) -> Any:
+def module_of(name: str) -> Any:
     """Import a module that needs the library for certificates. Raises HostRefused where that is not there."""
     try:
         return import_module(name)
@@ -82,7 +82,7 @@ def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
     certificates; certificate list shows by which authority each is.
     """
     as_root(app)
-    x509, keys = library("netregistry.authority.x509"), library("netregistry.authority.key_files")
+    x509, keys = module_of("netregistry.authority.x509"), module_of("netregistry.authority.key_files")
     with client(app) as asked:
         items, _revision = whole(asked, "authorities")
         before = None
@@ -117,7 +117,7 @@ def authority_retire(app: App, label: str, as_json: bool) -> None:
     as_root(app)
     with client(app) as asked:
         said = asked.change("DELETE", f"authorities/{label}")
-    library("netregistry.authority.key_files").forget(authority_keys(app), label)
+    module_of("netregistry.authority.key_files").forget(authority_keys(app), label)
     show_change(said, f"authority {label} counts no more", False, as_json)
 
 

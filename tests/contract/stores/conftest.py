@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,27 +13,28 @@ from netregistry.stores.base import Store
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.etcd import Cluster
+from tests.support.netns import wait_until
 
 ENGINES = ("sqlite", "etcd", "etcd-three")
 
 
-class Engine:
+class Engine(ABC):
     """A store that can be closed and opened again, and whose time the test passes. ``second``: of a lease, in the test's time."""
 
     store: Store
     second = 1.0
 
+    @abstractmethod
     def reopen(self) -> Store:
         """End the engine in an orderly way, and start it again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def passes(self, seconds: float, until: Callable[[], bool] = lambda: True) -> None:
         """Let time pass, and the engine do what is due by then: ``until`` says that it is done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fresh(self) -> Store:
         """Give an empty store."""
-        raise NotImplementedError
 
 
 class SqliteEngine(Engine):
@@ -83,9 +85,7 @@ class EtcdEngine(Engine):
 
     def passes(self, seconds: float, until: Callable[[], bool] = lambda: True) -> None:
         end = time.monotonic() + seconds * self.second
-        while time.monotonic() < end or (not until() and time.monotonic() < end + self.LATE):
-            time.sleep(0.05)
-        assert until()
+        wait_until(lambda: time.monotonic() >= end and until(), seconds * self.second + self.LATE)
 
     def fresh(self) -> Store:
         self._cluster.clear()

@@ -1,4 +1,4 @@
-"""What a NIC cannot have of what is wanted of it: its guest starts without, the rest is in force, and that is reported."""
+"""Leave out what a NIC cannot have of what is wanted of it: its guest starts without, the rest is in force, and that is reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_said(agent: Agent, what: str) -> bool:
 @pytest.mark.parametrize(("mode", "name", "value"), BAD)
 @pytest.mark.parametrize("running", [True, False])
 def test_a_guest_starts_without_what_its_nic_cannot_have(known: Agent, sim: Sim, mode: str, name: str, value: str, running: bool) -> None:
-    """Whether that was refused of the NIC while it ran, or came while it was elsewhere; and however often it starts."""
+    """Try what was refused of the NIC while it ran, or came while it was elsewhere; and however often it starts."""
     agent, what = known, value if name == "flows" else name
     with agent.running() as sync:
         if running:

@@ -142,7 +142,7 @@ def test_define_in_a_network(joined: Cli) -> None:
 
 
 def test_an_address_is_changed_in_the_registry_where_the_definition_names_no_network(joined: Cli, service: Served) -> None:
-    """What the agent has made known, and what the operator has put into a network since; away, the agent brings it there."""
+    """Change what the agent has made known, and what the operator has put into a network since; away, the agent brings it there."""
     given = (*TAP0, "--mac", "aa:00:00:00:00:01")
     joined(*given, "--ip", "192.0.2.10")
     there, me = definitions.find(joined.paths, "tap0"), membership.read(joined.paths)

@@ -1,4 +1,4 @@
-"""What a registry wants keeps no guest from its start: what the host refuses of it its up leaves out, and says; the rest is in force."""
+"""Keep no guest from its start by what a registry wants: what the host refuses of it its up leaves out, and says; the rest is in force."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ def test_what_its_hypervisor_has_said_since_stays(tmp_path: Path) -> None:
 
 
 def test_a_registry_that_was_restored_takes_no_tag_away(tmp_path: Path) -> None:
-    """What it tells in another epoch may be older than what the NIC has; what changes in that one since is news."""
+    """Take what it tells in another epoch for older than what the NIC has; what changes in that one since is news."""
     sim = Sim(str(tmp_path))
     sim.up(nic("bridged", TAGS="a", NETWORK_NAME="blue", NETWORK_UUID=BLUE, NETWORK_TAGS="a"))
 

@@ -1,4 +1,4 @@
-"""What somebody types, and what is found first."""
+"""Find what somebody types, and the right thing first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guest has, as its node reports, is nobody else's: also what its NIC wants no more, and what its NIC had when it was deleted."""
+"""Hold that what a guest has by report is nobody else's: also what its NIC wants no more, and what its NIC had when it was deleted."""
 
 from __future__ import annotations
 

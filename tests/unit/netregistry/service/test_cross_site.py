@@ -1,4 +1,4 @@
-"""What a browser asks for another site's page is refused, whatever it asks; and it changes nothing for anybody."""
+"""Refuse what a browser asks for another site's page, whatever it asks; and it changes nothing for anybody."""
 
 from __future__ import annotations
 

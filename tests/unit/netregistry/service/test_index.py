@@ -1,4 +1,4 @@
-"""What an administrator asks for is found, however it is written, and also where it is what a network gives to nobody."""
+"""Find what an administrator asks for, however it is written, and also where it is what a network gives to nobody."""
 
 from __future__ import annotations
 

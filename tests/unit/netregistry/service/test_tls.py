@@ -86,7 +86,7 @@ def test_a_forged_issuer_name_is_of_no_use(registry: Secured) -> None:
 
 
 def test_a_lost_key_signs_nothing_under_its_successors_name(registry: Secured) -> None:
-    """Who has it could make an authority of the new one's name; what that signs would count on, on a connection that is open."""
+    """Make an authority of the new one's name with it; what that signs would count on, on a connection that is open."""
     (item,) = registry.local.client().get("authorities").body["items"]
     old = item["authority"]["id"]
     lost = item["authority"]["certificate"], key_files.key(registry.keys, old)
