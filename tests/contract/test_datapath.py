@@ -17,10 +17,10 @@ GUEST, FAR, OWN = "10.0.0.5", "198.51.100.1", "10.0.0.1"
 
 @pytest.fixture
 def router(world: World) -> World:
-    """Two taps, up; the node forwards, and has an address on the first."""
+    """Two taps, up, without addresses of their own: the kernel gives link-local ones some time after a device has come up, not at once."""
     for name in ("tap0", "tap1"):
         world.tap(name)
-        assert do(world, SetLink(index(world, name), up=True)) == [0]
+        assert do(world, SetSysctl(f"net/ipv6/conf/{name}/addr_gen_mode", "1"), SetLink(index(world, name), up=True)) == [0, 0]
         for setting, value in (("forwarding", "1"), ("rp_filter", "0")):
             assert do(world, SetSysctl(f"net/ipv4/conf/{name}/{setting}", value)) == [0]
     assert do(world, SetSysctl("net/ipv4/conf/all/rp_filter", "0")) == [0]
