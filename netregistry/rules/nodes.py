@@ -127,6 +127,9 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     names = [report.nic for report in wanted.nics] + list(wanted.removed)
     if len(set(names)) != len(names):
         raise Invalid("nics", "a NIC twice", "each NIC once, reported or removed")
+    added = sum(view.get(keys.seen(who.name, report.nic)) is None for report in wanted.nics)
+    if added and (there := len(view.members("on", who.name)) + added) > MOST_NICS:
+        raise Refused("too-large", f"{there} NICs would be reported by this node: {MOST_NICS} are at most", count=there)
     after, latest = revision(view.epoch, wanted.after), view.reports(who.name)
     if after != view.at(key):
         shown = view.shown_revision(key)
@@ -171,6 +174,7 @@ def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: floa
     return Commit(tests, (Put(key, value, lease), Delete(keys.gone(node.uuid))))
 
 
+MOST_NICS = 4096  #: that one node reports, and that it is the master of: what it says is kept, in memory too
 LONGEST_ABOUT = 256 << 10  #: bytes
 
 

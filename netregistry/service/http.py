@@ -297,7 +297,8 @@ class Service:
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1])
+        silent = _of(request).silent
+        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1], silent)
 
         async def lines() -> Pieces:
             while True:

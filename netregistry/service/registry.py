@@ -154,8 +154,18 @@ class Registry:
 
     # -- nodes
 
-    def watch(self, who: Identity, wanted: dict[str, Any], wake: Callable[[], None], credential: Credential | None = None) -> Channel:
-        """Begin a stream, which lasts as long as the certificate, if it is by one. Raises Refused; Unavailable."""
+    def watch(
+        self,
+        who: Identity,
+        wanted: dict[str, Any],
+        wake: Callable[[], None],
+        credential: Credential | None = None,
+        silent: Callable[[], bool] = lambda: False,
+    ) -> Channel:
+        """Begin a stream, which lasts as long as the certificate, if it is by one. Raises Refused; Unavailable.
+
+        ``silent``: tells whether the other side answers nothing that it is sent; a node is not alive by such a stream.
+        """
         if credential is not None:
             self.admit(credential)
         node, incarnation = wanted["node"], wanted.get("incarnation", "")
@@ -168,7 +178,7 @@ class Registry:
         self.local.catch_up()  # another service may have told it more
         if self.local.view.node(node) is None:
             raise Refused("missing", f"there is no node {node}")
-        channel = Channel(node, incarnation, wake, credential)
+        channel = Channel(node, incarnation, wake, credential, silent)
         if incarnation:
             self._sign_on(who, incarnation)
         self.streams.open(self.local.view, channel, wanted.get("from", ""))
