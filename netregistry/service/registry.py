@@ -90,6 +90,7 @@ class Registry:
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
+        self._kept_at: dict[str, float] = {}  # node with a stream -> when that was last kept
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
         self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
@@ -229,11 +230,18 @@ class Registry:
         else:
             self.local.catch_up()
 
-    def keep(self) -> None:
-        """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
-        nodes = self.streams.nodes()
+    def keep(self, parts: int = 1, late: float = 0.0) -> None:
+        """Let nodes with an open stream stay alive: those first that were kept longest ago. ``parts``: calls that it takes for all.
+
+        ``late``: seconds after which one is kept at once, however many are: what has to wait its turn here may be its last chance.
+        """
+        found, now, kept_at = self.streams.nodes(), self._passed(), self._kept_at
+        waiting = sorted(found, key=lambda node: kept_at.get(node, float("-inf")))
+        most = -(-len(found) // parts)
+        nodes = {node: found[node] for place, node in enumerate(waiting) if place < most or now - kept_at.get(node, now) >= late}
         leases = {node: self._lease(node, incarnation) for node, incarnation in nodes.items()}
         kept = self.store.keep_all(tuple(filter(None, leases.values())))
+        self._kept_at = {node: now if node in nodes else kept_at.get(node, now) for node in found}
         for node, incarnation in nodes.items():
             if leases[node] in kept:
                 continue

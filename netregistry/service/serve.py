@@ -153,7 +153,7 @@ async def serving(
             asyncio.create_task(_every(limits.beat, service, registry.sift, log)),
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
-            asyncio.create_task(_every(limits.beat, service, registry.keep, log)),
+            asyncio.create_task(_every(limits.beat / PARTS, service, partial(registry.keep, PARTS, 2 * limits.beat), log)),
             asyncio.create_task(_every(limits.beat / PARTS, service, signs_of_life, log)),
         ]
         try:
