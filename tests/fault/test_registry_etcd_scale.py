@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,21 @@ def registry(etcds: dict[int, Cluster], tmp_path_factory: pytest.TempPathFactory
 def test_two_hundred_addresses_at_once(registry: Registry) -> None:
     seconds, found = allocated(registry.socket, [uuid(1, number) for number in range(8)], ALLOCATIONS)
     assert len(set(found)) == ALLOCATIONS and seconds <= ALLOCATED
+
+
+def test_all_nodes_go_on_at_another_service_at_once(registry: Registry, etcds: dict[int, Cluster], tmp_path: Path) -> None:
+    """Each asks the other one at once what it can do, and begins its stream after its pause."""
+    other = Registry(tmp_path / "two", etcds[3].url)
+    other.start()
+    try:
+        with nodes(SIZE.nodes, registry.socket, other.socket) as agents:
+            found = agents.again(registry.kill, other.socket)
+            assert found.seconds <= BACK and 0 < found.peak <= SIZE.nodes + RATE
+            with other.client() as asked:
+                assert asked.get("status").body["streams"] == SIZE.nodes
+    finally:
+        other.kill()
+        registry.start()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "restarted"])
