@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
+SIGNING = 0.5  #: seconds for which nodes that are no longer alive by their lease are given another one, before others have their turn
 HELD_UP = 5.0  #: seconds between two looks at what is due, usually one
 LETTING_IN = ("authorities", "certificates")  #: what decides on who is let in
 ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
@@ -235,22 +236,23 @@ class Registry:
 
         ``late``: seconds after which one is kept at once, however many are: what has to wait its turn here may be its last chance.
         """
-        found, now, kept_at = self.streams.nodes(), self._passed(), self._kept_at
-        waiting = sorted(found, key=lambda node: kept_at.get(node, float("-inf")))
-        most = -(-len(found) // parts)
-        nodes = {node: found[node] for place, node in enumerate(waiting) if place < most or now - kept_at.get(node, now) >= late}
+        nodes, now, kept_at = self.streams.nodes(), self._passed(), self._kept_at
         leases = {node: self._lease(node, incarnation) for node, incarnation in nodes.items()}
-        kept = self.store.keep_all(tuple(filter(None, leases.values())))
-        self._kept_at = {node: now if node in nodes else kept_at.get(node, now) for node in found}
-        for node, incarnation in nodes.items():
-            if leases[node] in kept:
-                continue
+        held = sorted((node for node in nodes if leases[node]), key=lambda node: kept_at.get(node, float("-inf")))
+        most = -(-len(held) // parts)
+        turn = [node for place, node in enumerate(held) if place < most or now - kept_at.get(node, now) >= late]
+        kept = self.store.keep_all([leases[node] for node in turn])
+        self._kept_at = {node: now if leases[node] in kept else kept_at.get(node, now) for node in held}
+        gone = [node for node in nodes if not leases[node]] + [node for node in turn if leases[node] not in kept]
+        for node in gone:
             try:
-                self._sign_on(Identity("node", node, ORIGIN), incarnation)
+                self._sign_on(Identity("node", node, ORIGIN), nodes[node])
             except Refused as error:
                 self.log.warning(f"node {node}: {error}")
                 for channel in self.streams.of(node):
                     self.streams.close(channel, error.detail)
+            if self._passed() >= now + SIGNING:  # those that are alive would be gone meanwhile, and nobody would be answered
+                break
 
     def beat(self) -> None:
         """Keep nodes with an open stream alive, and give all streams a sign of life."""

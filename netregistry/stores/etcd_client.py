@@ -336,7 +336,7 @@ class Client:
                 connection = idle.pop() if idle else None
             if connection is None:
                 return self._made(endpoint, seconds)
-            if not select.select([connection.sock], [], [], 0)[0]:  # otherwise its end has come, or what nobody has asked for
+            if not _has_come(connection.sock):  # its end, or what nobody has asked for
                 connection.sock.settimeout(seconds)
                 return connection
             connection.close()
@@ -373,3 +373,10 @@ def _words(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _has_come(connection: socket.socket) -> bool:
+    """Tell whether something can be read. A service has thousands of descriptors: select(2) takes none above 1023."""
+    found = select.poll()
+    found.register(connection, select.POLLIN)
+    return bool(found.poll(0))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import resource
 import shutil
 import signal
 import socket
@@ -193,6 +195,21 @@ def test_a_member_that_is_not_there_is_passed_over(one: Cluster) -> None:
         put(store, "a")
         with EtcdStore(one.place._replace(endpoints=(Endpoint(HOST, port), there))) as other:
             assert other.get("a") is not None
+
+
+def test_a_service_of_thousands_of_connections_has_another_one_to_etcd(one: Cluster) -> None:
+    """Of each of which it has a descriptor; select(2) takes none above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(1100):
+                stack.callback(os.close, os.open("/dev/null", os.O_RDONLY))
+            with opened(one) as store, store.watch("", store.newest() + 1) as watch:
+                done = put(store, "a")
+                assert store.get("a") is not None and watch.next(5.0).revision == done
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_members_of_two_clusters_are_told_apart(one: Cluster, tmp_path: Path) -> None:

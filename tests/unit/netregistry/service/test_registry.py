@@ -123,3 +123,23 @@ def test_nodes_are_kept_in_parts_and_whoever_is_late_at_once(world: World, monke
     assert asked[-1] == COUNT
     world.ticks(12)
     assert world.alive == COUNT
+
+
+def test_leases_that_have_ended_keep_none_from_being_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new one may take long: those that are alive are kept first, and others have their turn in between."""
+    world.ticks(16)
+    assert world.alive == 0
+    sign_on, turns = world.registry._sign_on, []
+
+    def slowly(who: Identity, incarnation: str) -> None:
+        world.time += 0.2
+        sign_on(who, incarnation)
+
+    monkeypatch.setattr(world.registry, "_sign_on", slowly)
+    while world.alive < COUNT:
+        before = world.alive
+        world.registry.keep(10, 6.0)
+        world.registry.tick()
+        turns.append(world.alive - before)
+        assert 0 < turns[-1] <= 3, "none was lost, and nobody waits for long"
+        assert len(turns) <= COUNT // 2
