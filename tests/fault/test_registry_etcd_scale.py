@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync.connection import SILENT
 from netagent.sync.rules import Rules
 from tests.bench.registry_content import Size, lines, uuid
 from tests.support.etcd import Cluster
@@ -21,7 +22,7 @@ from tests.support.sample import FULL
 
 SIZE = Size(10_000, 2000) if FULL else Size(1000, 200)
 ALLOCATIONS, ALLOCATED = 200, 10.0  #: addresses, and seconds for all of them
-BACK = 30.0  #: seconds until all nodes are told all again
+BACK = SILENT if FULL else 30.0  #: seconds until all nodes are told all again: before any has an alarm
 ASKED = 2  #: requests of a node that comes back: what the service can do, and its stream
 #: Requests a second: pauses are spread over as many seconds as they have, and whoever waits for a processor comes together with others.
 RATE = 2 * ASKED * SIZE.nodes / Rules().pause
