@@ -15,7 +15,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from netregistry.actions import ACTIONS, MOST_PARTS, Batch
+from netregistry.actions import ACTIONS, ALONE, MOST_PARTS, Batch
 from netregistry.draft import Commit, Draft
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, load, read
@@ -317,6 +317,8 @@ def _planned(draft: Draft, call: Call) -> Done:
     bodies = []
     for place, part in enumerate(parts):
         try:
+            if part.action in ALONE:
+                raise Invalid("action", part.action, "what may be part of a batch: this has an endpoint of its own")
             bodies.append(_done(draft, part).body)
         except Refused as error:
             raise Refused(error.kind, f"parts[{place}]: {error.detail}", part=place, **error.more) from None
