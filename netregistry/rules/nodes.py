@@ -28,6 +28,7 @@ FIELDS = ("name", "cluster", "kind", "provides")
 #: What a node may say of itself.
 OF_NODE = ("name", "kind")
 FENCED = 100  #: reports
+ITS_OWN = "each has a certificate of its own, which netcommon registry join URL TOKEN gets, on that node"
 
 
 class Reporting(NamedTuple):
@@ -179,7 +180,13 @@ LONGEST_ABOUT = 256 << 10  #: bytes
 
 def _itself(draft: Draft, uuid: str, what: str) -> None:
     if draft.who.role == "node" and draft.who.name != uuid:
-        raise Refused("forbidden", f"a node may {what} itself alone", master=f"node:{uuid}")
+        raise another(uuid, f"may {what}")
+
+
+def another(uuid: str, what: str) -> Refused:
+    """Give the refusal of a node that asks for another one, ``uuid``. ``what``: it does for itself alone."""
+    detail = f"a node {what} itself alone, and not {uuid!a:.80}: {ITS_OWN}"
+    return Refused("forbidden", detail, master=f"node:{uuid}", reason="another")
 
 
 def _named_once(draft: Draft, node: Node) -> None:

@@ -242,7 +242,7 @@ class Service:
             return newcomer(request.remote or ""), None
         one = credential(connection.certificate)
         if said not in ("", f"{one.role}:{one.name}"):
-            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}"
+            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}: netcommon registry join URL TOKEN gets another one"
             raise Refused("forbidden", detail, master=one.role, reason="another")
         return Identity(one.role, one.name, request.remote or ""), one
 

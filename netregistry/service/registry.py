@@ -14,6 +14,7 @@ from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.rules.holders import JOIN, admitted, refused
+from netregistry.rules.nodes import another
 from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
 from netregistry.service.identity import ORIGIN
@@ -191,7 +192,7 @@ class Registry:
 
     def _itself(self, who: Identity, node: str) -> None:
         if who.role != "node" or who.name != node:
-            raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
+            raise another(node, "speaks for")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
         lease = self._lease(who.name, incarnation)
@@ -206,7 +207,7 @@ class Registry:
     def misplace(self, node: str) -> None:
         """Count and refuse reports for another node."""
         self.misplaced += 1
-        raise Refused("forbidden", "a node reports for itself alone", master=f"node:{node}", reason="another")
+        raise another(node, "reports for")
 
     # -- by time
 

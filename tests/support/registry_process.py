@@ -68,9 +68,9 @@ class Registry:
         """Make a token."""
         return str(json.loads(self.command("token", "create", *words, "--json").stdout)["value"]["token"])
 
-    def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, check: bool = True, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
         """Run a command of the registry's."""
-        return subprocess.run(self.argv(*words), check=check, capture_output=True, text=True, timeout=120)
+        return subprocess.run(self.argv(*words), check=check, capture_output=True, text=True, timeout=seconds)
 
     def argv(self, *words: str) -> list[str]:
         return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", *words]
