@@ -15,7 +15,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from netregistry.actions import ACTIONS, MOST_PARTS, Batch
+from netregistry.actions import ACTIONS, ALONE, MOST_PARTS, Batch
 from netregistry.draft import Commit, Draft
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, load, read
@@ -317,7 +317,7 @@ def _planned(draft: Draft, call: Call) -> Done:
     bodies = []
     for place, part in enumerate(parts):
         try:
-            bodies.append(_done(draft, part).body)
+            bodies.append(_done(draft, part, beside=True).body)
         except Refused as error:
             raise Refused(error.kind, f"parts[{place}]: {error.detail}", part=place, **error.more) from None
         except Invalid as error:
@@ -325,9 +325,12 @@ def _planned(draft: Draft, call: Call) -> Done:
     return Done(200, "", bodies)
 
 
-def _done(draft: Draft, part: Part) -> Done:
+def _done(draft: Draft, part: Part, beside: bool = False) -> Done:
+    """Do one request in a draft. ``beside``: it is a part of a batch. Raises Refused, Invalid."""
     action = ACTIONS.get(part.action)
     if action is None:
         raise Invalid("action", part.action, f"one of {', '.join(ACTIONS)}")
     check(part.action, draft.who.role)
+    if beside and part.action in ALONE:
+        raise Invalid("action", part.action, "what may be part of a batch: this has an endpoint of its own")
     return action.rule(draft, part)

@@ -85,8 +85,8 @@ def load(made: type[T], data: bytes) -> T:
 
 def below(where: str, name: object) -> str:
     """Give the place of a field, as Invalid names it; a name that nobody would give is escaped, and cut."""
-    usual = isinstance(name, str) and len(name) <= LONGEST_NAME and name.isascii() and name.isidentifier()
-    shown = name if usual else escaped(name)
+    usual = name if isinstance(name, str) and len(name) <= LONGEST_NAME and name.isascii() and name.isidentifier() else ""
+    shown = usual or escaped(name)
     return f"{where}.{shown}" if where else shown
 
 

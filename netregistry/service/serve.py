@@ -18,8 +18,8 @@ from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
 from netregistry.refusal import Refused
 from netregistry.service import cut_off
-from netregistry.service.connection import Connection
-from netregistry.service.http import Service, refusal
+from netregistry.service.connection import Connection, refusal
+from netregistry.service.http import Service
 from netregistry.service.limits import Limits, within
 from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
@@ -221,6 +221,7 @@ async def _let_in_by_tls(
     """Let a connection in whose handshake takes its time; some are left to those of this machine."""
     if len(server.connections) >= limits.connections - RESERVED:
         connection.close()
+        door.relieve()
     else:
         cut_off.limit(connection)
         door.enter(connection, str(address[0]), speak)

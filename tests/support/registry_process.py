@@ -47,6 +47,12 @@ class Registry:
         return self.file.parent / "authority"
 
     @property
+    def pid(self) -> int:
+        """Give the process that serves."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         return f"https://localhost:{self.port}"
 
