@@ -17,6 +17,7 @@ import socket
 import ssl
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from netregistry.stores import etcd_answers as answers
@@ -98,6 +99,7 @@ class Client:
         self._token = ""
         self._cluster = 0
         self._closed = False
+        self.silent = ""  #: why members have not answered when it was found out of which etcd they are
 
     # -- asking
 
@@ -127,6 +129,35 @@ class Client:
             return made
 
         return self._anywhere(one, True)
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether it is known which etcd is meant."""
+        return self._cluster != 0
+
+    def survey(self, path: str, body: Document, read: Callable[[Document], T]) -> tuple[dict[Endpoint, tuple[int, T]], dict[Endpoint, str]]:
+        """Ask each member once; give the cluster and the answer of each that has one, and why others have none.
+
+        ``read``: raises Garbled. Where one member alone is named, nobody is asked.
+        """
+        data = json.dumps(body).encode("ascii")
+        found: dict[Endpoint, tuple[int, T]] = {}
+        silent: dict[Endpoint, str] = {}
+        for endpoint in self.place.endpoints if len(self.place.endpoints) > 1 else ():
+            try:
+                document = self._known(partial(self._document, endpoint, path, data, self._each))
+                found[endpoint] = answers.header(document).cluster, read(document)
+            except Refusal as refused:
+                silent[endpoint] = escaped(refused.message)
+            except (_Failed, Unavailable, HostRefused) as error:
+                silent[endpoint] = str(error)
+        self.forget_token()  # it may be of another etcd
+        return found, silent
+
+    def settle(self, cluster: int, first: Endpoint) -> None:
+        """Take the answers of one etcd alone from now on; ask this member of it first."""
+        with self._lock:
+            self._cluster, self._at = cluster, self.place.endpoints.index(first)
 
     def own(self, document: Document) -> Document:
         """Give back what was answered, or a stream has told, if it is of the cluster that was asked before. Raises Foreign, Garbled."""
@@ -158,7 +189,7 @@ class Client:
 
     def _anywhere(self, one: Callable[[Endpoint, float], T], again: bool) -> T:
         until, members = self._until(), len(self.place.endpoints)
-        tried = 0
+        tried = refused = 0
         while True:
             with self._lock:
                 if self._closed:
@@ -173,6 +204,11 @@ class Client:
                     with self._lock:
                         self._looked = self._now()
                     raise Unknown(f"{self.place}: it may be done or not: {error}") from None
+            except HostRefused as error:
+                refused += 1
+                if refused == members:
+                    raise
+                self._note(begun, endpoint, str(error))  # it may be of another etcd
             except (Refusal, TooLarge):
                 self._heard()
                 raise
@@ -185,6 +221,7 @@ class Client:
                     self._looked = self._now()
                 raise Unavailable(self._why)
             if tried % members == 0:
+                refused = 0
                 time.sleep(PAUSE)
 
     def _until(self) -> float:

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from netregistry.stores.base import Batch, Changed, Compacted, Conflict, Delete, Expect, Put, Unavailable, Unknown
-from netregistry.stores.etcd import EtcdStore, Facts, begun, facts
+from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
+from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import HostRefused
 from tests.support.authority import authority
