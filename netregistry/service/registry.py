@@ -24,9 +24,10 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
-from netregistry.stores.base import Unavailable
+from netregistry.stores.base import Damaged, Unavailable
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +121,9 @@ class Registry:
         """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
         try:
             self.local.catch_up()
-        except Unavailable:
+        except Damaged:
+            raise
+        except (Unavailable, HostRefused):  # an etcd that lets nobody in for now, too
             return self._passed() - self._current
         self._current = self._passed()
         return 0.0
@@ -279,7 +282,7 @@ class Registry:
         try:
             if self._leader:
                 self.store.revoke(self._leader)
-        except Unavailable as error:
+        except (Unavailable, HostRefused) as error:
             self.log.warning(f"the leader's lease ends by itself: {error}")
         finally:
             self._leader = 0

@@ -327,3 +327,69 @@ def test_backup_restore_and_rehearsal(one: Cluster, tmp_path: Path) -> None:
     with registry.client() as asked:
         assert shown(asked) == before
     registry.kill()
+
+
+def test_an_etcd_that_begins_to_ask_who_it_is_and_ends_it(tmp_path: Path) -> None:
+    """Changes are refused with what helps; what is looked at is what was known last; and all goes on by itself."""
+    with Cluster(tmp_path / "etcd", 1) as cluster, running(tmp_path, cluster.url, "one") as (registry,), registry.client() as asked:
+        asked.change("POST", "networks", {"name": "first", "subnet": "192.0.2.0/24"})
+        for path, body in (
+            ("user/add", {"name": "root", "password": "secret"}),
+            ("role/add", {"name": "root"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("enable", {}),
+        ):
+            assert "error" not in cluster.ask(f"auth/{path}", body)
+        with pytest.raises(Problem, match="add user=NAME") as refused:
+            asked.change("POST", "networks", {"name": "second", "subnet": "198.51.100.0/24"})
+        assert refused.value.code == 503
+        assert [each["network"]["name"] for each in asked.all("networks")] == ["first"]
+        token = str(cluster.ask("auth/authenticate", {"name": "root", "password": "secret"})["token"])
+        assert "error" not in cluster.ask("auth/disable", {}, token=token)
+
+        def goes_on() -> bool:
+            with contextlib.suppress(NetcommonError):
+                asked.change("POST", "networks", {"name": "third", "subnet": "203.0.113.0/24"})
+                return True
+            return False
+
+        wait_until(goes_on, 30, "changes are taken again")
+        assert leads(registry)
+
+
+def test_a_leader_that_stands_still_past_its_lease_leads_no_more(one: Cluster, tmp_path: Path) -> None:
+    """SIGSTOP: another one leads meanwhile; when it goes on, it does so as one of those who follow."""
+    with running(tmp_path, one.url, "first", "second") as (first, second):
+        wait_until(lambda: leads(first) or leads(second), 30, "one leads")
+        still, other = (first, second) if leads(first) else (second, first)
+        still.signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: leads(other), 40, "the other one leads")
+            with other.client() as asked:
+                asked.change("POST", "networks", {"name": "meanwhile", "subnet": "192.0.2.0/24"})
+        finally:
+            still.signal(signal.SIGCONT)
+        wait_until(lambda: not leads(still), 20, "it leads no more")
+        assert leads(other)
+        with still.client() as asked:
+            assert [each["network"]["name"] for each in asked.all("networks")] == ["meanwhile"]
+            asked.change("POST", "networks", {"name": "after", "subnet": "198.51.100.0/24"})
+
+
+def test_two_moves_at_once_and_one_is_done(one: Cluster, tmp_path: Path) -> None:
+    """Of one file, and of two files to one etcd: what is not done is refused, and its file stays the registry."""
+    made = [Registry(tmp_path / name) for name in ("first", "second")]
+    for registry in made:
+        filled(registry)
+    argv = [made[0].argv("move", "--to", one.url)] * 2 + [made[1].argv("move", "--to", one.url)]
+    moves = [subprocess.Popen(each, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for each in argv]
+    statuses = [each.wait(120) for each in moves]
+    assert set(statuses) <= {0, 69, 75}, statuses
+    if b'"whole": true' not in one.said():  # both have stopped each other
+        made[0].command("move", "--to", one.url)
+    gone = [registry for registry in made if not registry.file.exists()]
+    assert len(gone) == 1
+    assert one.keys() == keys_of(Path(f"{gone[0].file}.moved"))
+    (left,) = (registry for registry in made if registry.file.exists())
+    left.start()
+    left.kill()
