@@ -95,6 +95,8 @@ class Registry:
         self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
             store.renew()  # nobody could be heard while all of it was read
+        else:
+            self.local.leader.wait(ALIVE)  # an etcd has ended leases that no service was there to keep
 
     @property
     def leads(self) -> bool:
@@ -217,10 +219,13 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
-        if isinstance(self.store, SqliteStore):
-            if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
-                self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+        if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
+            self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+            if isinstance(self.store, SqliteStore):
                 self.store.renew()
+            else:
+                self.local.leader.wait(ALIVE)
+        if isinstance(self.store, SqliteStore):
             self.store.tick()
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")

@@ -393,3 +393,26 @@ def test_two_moves_at_once_and_one_is_done(one: Cluster, tmp_path: Path) -> None
     (left,) = (registry for registry in made if registry.file.exists())
     left.start()
     left.kill()
+
+
+def test_nodes_of_a_service_that_stood_still_are_not_taken_for_gone(one: Cluster, tmp_path: Path) -> None:
+    """Etcd ends their leases meanwhile: nobody could keep them."""
+
+    def lives() -> bool:
+        return f"alive/{NODES[0]}" in set(one.keys())
+
+    with running(tmp_path, one.url, "one") as (registry,), registry.client(f"node:{NODES[0]}") as node:
+        node.change("POST", "nodes", {"uuid": NODES[0], "name": "node1"})
+        stream = node.watch(NODES[0], incarnation="13264fb6-0667-415f-9a43-786dc01cbf24")
+        assert any(line["event"] == "ready" for line in stream)
+        wait_until(lambda: leads(registry) and lives(), 30, "it leads, and the node is alive")
+        registry.signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: not lives(), 40, "the node's lease has ended")
+        finally:
+            registry.signal(signal.SIGCONT)
+        wait_until(lambda: lives() and leads(registry), 30, "the node is alive again")
+        stream.close()
+        one.history(tmp_path / "history", one.members[0])
+        with contextlib.closing(sqlite3.connect(tmp_path / "history")) as database:
+            assert database.execute("SELECT count(*) FROM versions WHERE key LIKE 'gone/%'").fetchone() == (0,)
