@@ -24,9 +24,10 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
-from netregistry.stores.base import Unavailable
+from netregistry.stores.base import Damaged, Unavailable
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +97,8 @@ class Registry:
         self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
             store.renew()  # nobody could be heard while all of it was read
+        else:
+            self.local.leader.wait(ALIVE)  # an etcd has ended leases that no service was there to keep
 
     @property
     def leads(self) -> bool:
@@ -122,7 +125,9 @@ class Registry:
         """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
         try:
             self.local.catch_up()
-        except Unavailable:
+        except Damaged:
+            raise
+        except (Unavailable, HostRefused):  # an etcd that lets nobody in for now, too
             return self._passed() - self._current
         self._current = self._passed()
         return 0.0
@@ -216,10 +221,13 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
-        if isinstance(self.store, SqliteStore):
-            if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
-                self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+        if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
+            self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+            if isinstance(self.store, SqliteStore):
                 self.store.renew()
+            else:
+                self.local.leader.wait(ALIVE)
+        if isinstance(self.store, SqliteStore):
             self.store.tick()
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")
@@ -289,7 +297,7 @@ class Registry:
         try:
             if self._leader:
                 self.store.revoke(self._leader)
-        except Unavailable as error:
+        except (Unavailable, HostRefused) as error:
             self.log.warning(f"the leader's lease ends by itself: {error}")
         finally:
             self._leader = 0
