@@ -8,30 +8,39 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import pytest
 
 from tests.support.bootstrap import ROOT
 from tests.support.etcd import Cluster, Member, stopped, unheard
-from tests.support.netns import wait_until
+from tests.support.netns import Namespace, wait_until
 from tests.support.registry_process import Registry
 from tests.support.sample import FULL
-from tests.support.service_histories import acknowledged, faults
+from tests.support.service_histories import Acknowledged, faults
 from tests.support.service_writers import NETWORK, NODE
 
 ROUNDS = 200 if FULL else 8
+AT_ONCE = 2
 GOES_ON = 120  #: seconds until something is acknowledged again, on a machine that is busy
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, 3) as made:
-        yield made
+def test_whoever_is_killed_stopped_or_cut_off(tmp_path: Path) -> None:
+    """Two clusters at once, each with its service and in a network of its own: most of the time an election is waited for."""
+    each = ROUNDS // AT_ONCE
+
+    def part(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with contextlib.closing(Namespace()) as network, network.entered(), Cluster(folder, 3) as three:
+            history(three, folder, range(number * each, (number + 1) * each), random.Random(7 + number))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(part, range(AT_ONCE)))
 
 
-def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) -> None:
+def history(three: Cluster, tmp_path: Path, rounds: Sequence[int], chance: random.Random) -> None:
+    """Do one harm a round under writers, and hold what they noted against what etcd has."""
     notes = tmp_path / "notes"
     notes.mkdir()
     registry = Registry(tmp_path / "one", three.url)
@@ -45,11 +54,11 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
     writers = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert writers.stdout is not None and writers.stdout.readline() == "ready\n"
     writers.stdout.close()
-    chance = random.Random(7)
+    count = Acknowledged(notes)
 
     def goes_on(more: int) -> None:
-        before = acknowledged(notes)
-        wait_until(lambda: acknowledged(notes) > before + more, GOES_ON, "writers that go on")
+        before = count()
+        wait_until(lambda: count() > before + more, GOES_ON, "writers that go on")
 
     def killed(*members: Member) -> None:
         for member in members:
@@ -103,15 +112,15 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
                     asked.change("POST", "networks", {"name": "never", "subnet": "192.0.2.0/24"}, dry_run=True)
                 except Exception:
                     refused += 1
-            before = acknowledged(notes)
+            before = count()
             with contextlib.suppress(Exception):
                 asked.change("POST", "networks", {"name": "never", "subnet": "192.0.2.0/24"}, dry_run=True)
-            assert acknowledged(notes) == before, "a minority accepts nothing"
+            assert count() == before, "a minority accepts nothing"
 
     harms: list[Callable[[], None]] = [a_member_is_killed, the_leader_is_killed, the_leader_stands_still, the_leader_is_unheard]
     harms += [a_majority_is_killed, a_majority_stands_still, all_are_killed, the_service_is_killed]
     try:
-        for round_ in range(ROUNDS):
+        for round_ in rounds:
             harms[round_ % len(harms)]()
             goes_on(8)
     finally:
@@ -127,4 +136,4 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
         database.executemany("DELETE FROM versions WHERE key = ?", lost)
         database.commit()
     assert faults(notes, file) != [], "what would be lost is seen"
-    assert acknowledged(notes) > 8 * ROUNDS and sum(line.startswith("enter ") for line in (notes / "watcher").read_text().splitlines()) > 50
+    assert count() > 8 * len(rounds) and sum(line.startswith("enter ") for line in (notes / "watcher").read_text().splitlines()) > 50

@@ -36,8 +36,25 @@ def faults(folder: Path, file: Path) -> list[str]:
     return [*_requests(folder, held), *_claims(held), *_history(held), *_told(folder, held)]
 
 
+class Acknowledged:
+    """How many requests the writers of a folder have noted as acknowledged; what was counted before is not read again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._count = folder, 0
+        self._read: dict[Path, int] = {}  #: bytes of each file that are counted: whole lines
+
+    def __call__(self) -> int:
+        for path in self._folder.glob("writer*"):
+            with path.open("rb") as file:
+                file.seek(self._read.setdefault(path, 0))
+                whole, end, _rest = file.read().rpartition(b"\n")
+            self._count += sum(line.startswith(b"done ") for line in whole.split(b"\n"))
+            self._read[path] += len(whole + end)
+        return self._count
+
+
 def acknowledged(folder: Path) -> int:
-    return sum(line.startswith("done ") for path in folder.glob("writer*") for line in notes.lines(path))
+    return Acknowledged(folder)()
 
 
 def _requests(folder: Path, held: Held) -> list[str]:
