@@ -53,10 +53,6 @@ class Acknowledged:
         return self._count
 
 
-def acknowledged(folder: Path) -> int:
-    return Acknowledged(folder)()
-
-
 def _requests(folder: Path, held: Held) -> list[str]:
     found = []
     history = held.below("history/")
