@@ -24,7 +24,7 @@ from tests.support import syscalls
 from tests.support.bootstrap import ROOT
 from tests.support.netns import wait_until
 from tests.support.sample import FULL
-from tests.support.service_histories import Acknowledged, faults
+from tests.support.service_histories import acknowledged, faults
 from tests.support.service_writers import NETWORK, NODE
 
 ROUNDS = 200 if FULL else 10
@@ -110,7 +110,7 @@ def test_service_and_clients_are_killed(machine: Machine, tmp_path: Path) -> Non
     chance = random.Random(11)
     service, writers = machine.service, machine.writers()
     assert service is not None
-    count = Acknowledged(machine.notes)
+    count = acknowledged(machine.notes)
     for round_ in range(ROUNDS):
         before = count()
         wait_until(lambda seen=before: count() > seen + chance.randrange(12), 30, "writers that go on")  # type: ignore[misc]
@@ -139,7 +139,7 @@ def test_service_and_clients_are_killed(machine: Machine, tmp_path: Path) -> Non
 def test_the_checker_sees_each_fault(machine: Machine, harm: str) -> None:
     with_a_node(machine)
     writers, service = machine.writers(), machine.service
-    count = Acknowledged(machine.notes)
+    count = acknowledged(machine.notes)
     wait_until(lambda: count() > 60, 30, "writers")
     killed(writers)
     assert service is not None
