@@ -8,7 +8,7 @@
     warm     what kernel and fault have, with an agent on each node to which hooks hand their calls over (tests/support/warm.py): a part
              of it, or by --lane warm all; a sample in either case
     vm       what is marked vm: a Debian kernel under QEMU, one boot
-    bench    tests/bench, last and alone; in a full run the ten minutes of rebuilding too
+    bench    tests/bench, last and alone; in a full run the minutes of rebuilding too
     guard    the machine's own network is as before
 
 Two processes share the files of kernel, in six parts, each in namespaces of its own: its tests mostly wait.
