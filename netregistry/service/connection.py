@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from netregistry.refusal import Refused
+from netregistry.service import cut_off
 from runtime.errors import escaped
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class Connection(web.RequestHandler):
         if tls is not None:
             self.secured, self.certificate, self.encoded = True, tls.getpeercert() or {}, tls.getpeercert(binary_form=True) or b""
         super().connection_made(transport)
+
+    def silent(self) -> bool:
+        """Tell whether the other side's machine answers nothing that it is sent. For any thread."""
+        transport = self.transport
+        return transport is None or (self.secured and cut_off.silent(transport.get_extra_info("socket")))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Note that the connection has ended."""

@@ -230,7 +230,7 @@ class Service:
             return newcomer(request.remote or ""), None
         one = credential(connection.certificate)
         if said not in ("", f"{one.role}:{one.name}"):
-            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}"
+            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}: netcommon registry join URL TOKEN gets another one"
             raise Refused("forbidden", detail, master=one.role, reason="another")
         return Identity(one.role, one.name, request.remote or ""), one
 
@@ -297,7 +297,8 @@ class Service:
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1])
+        silent = _of(request).silent
+        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1], silent)
 
         async def lines() -> Pieces:
             while True:

@@ -14,6 +14,7 @@ from netregistry.model.codec import read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.rules.holders import JOIN, admitted, refused
+from netregistry.rules.nodes import another
 from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
 from netregistry.service.identity import ORIGIN
@@ -153,8 +154,18 @@ class Registry:
 
     # -- nodes
 
-    def watch(self, who: Identity, wanted: dict[str, Any], wake: Callable[[], None], credential: Credential | None = None) -> Channel:
-        """Begin a stream, which lasts as long as the certificate, if it is by one. Raises Refused; Unavailable."""
+    def watch(
+        self,
+        who: Identity,
+        wanted: dict[str, Any],
+        wake: Callable[[], None],
+        credential: Credential | None = None,
+        silent: Callable[[], bool] = lambda: False,
+    ) -> Channel:
+        """Begin a stream, which lasts as long as the certificate, if it is by one. Raises Refused; Unavailable.
+
+        ``silent``: tells whether the other side answers nothing that it is sent; a node is not alive by such a stream.
+        """
         if credential is not None:
             self.admit(credential)
         node, incarnation = wanted["node"], wanted.get("incarnation", "")
@@ -167,7 +178,7 @@ class Registry:
         self.local.catch_up()  # another service may have told it more
         if self.local.view.node(node) is None:
             raise Refused("missing", f"there is no node {node}")
-        channel = Channel(node, incarnation, wake, credential)
+        channel = Channel(node, incarnation, wake, credential, silent)
         if incarnation:
             self._sign_on(who, incarnation)
         self.streams.open(self.local.view, channel, wanted.get("from", ""))
@@ -181,7 +192,7 @@ class Registry:
 
     def _itself(self, who: Identity, node: str) -> None:
         if who.role != "node" or who.name != node:
-            raise Refused("forbidden", "a node speaks for itself alone", master=f"node:{node}")
+            raise another(node, "speaks for")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
         lease = self._lease(who.name, incarnation)
@@ -196,7 +207,7 @@ class Registry:
     def misplace(self, node: str) -> None:
         """Count and refuse reports for another node."""
         self.misplaced += 1
-        raise Refused("forbidden", "a node reports for itself alone", master=f"node:{node}", reason="another")
+        raise another(node, "reports for")
 
     # -- by time
 

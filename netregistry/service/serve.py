@@ -17,6 +17,7 @@ from aiohttp import web
 from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
 from netregistry.refusal import Refused
+from netregistry.service import cut_off
 from netregistry.service.connection import Connection
 from netregistry.service.http import Service, refusal
 from netregistry.service.limits import Limits, within
@@ -221,6 +222,7 @@ async def _let_in_by_tls(
     if len(server.connections) >= limits.connections - RESERVED:
         connection.close()
     else:
+        cut_off.limit(connection)
         door.enter(connection, str(address[0]), speak)
 
 

@@ -26,11 +26,18 @@ BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at fi
 class Channel:
     """One open stream. Written by the thread that has the view, read by the one that has the connections.
 
-    ``credential``: by which it was opened; None over the UNIX socket.
+    ``credential``: by which it was opened; None over the UNIX socket. ``silent``: tells whether the hearer's machine answers no more.
     """
 
-    def __init__(self, node: str, incarnation: str, wake: Callable[[], None], credential: Credential | None = None) -> None:
-        self.node, self.incarnation, self.wake, self.credential = node, incarnation, wake, credential
+    def __init__(
+        self,
+        node: str,
+        incarnation: str,
+        wake: Callable[[], None],
+        credential: Credential | None = None,
+        silent: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.node, self.incarnation, self.wake, self.credential, self.silent = node, incarnation, wake, credential, silent
         self.stream = Stream(node)
         self.ended = ""  #: why no more comes
         self.beaten = float("-inf")  #: when it was last given a sign of life
@@ -91,8 +98,9 @@ class Streams:
         return max((channel.waiting for channel in tuple(self._channels)), default=0)
 
     def nodes(self) -> dict[str, str]:
-        """Give the nodes that are alive by a stream, and their incarnations."""
-        return {channel.node: channel.incarnation for channel in self._channels if channel.incarnation and not channel.ended}
+        """Give the nodes that are alive by a stream, and their incarnations. One that is cut off is not, though its stream is open."""
+        alive = (channel for channel in self._channels if channel.incarnation and not channel.ended)
+        return {channel.node: channel.incarnation for channel in alive if not channel.silent()}
 
     def all(self) -> tuple[Channel, ...]:
         return tuple(self._channels)

@@ -40,6 +40,11 @@ def acknowledged(folder: Path) -> int:
     return sum(line.startswith("done ") for path in folder.glob("writer*") for line in notes.lines(path))
 
 
+def told(folder: Path) -> int:
+    """Count what the watcher was told of NICs that came."""
+    return sum(line.startswith("enter ") for line in notes.lines(folder / "watcher"))
+
+
 def _requests(folder: Path, held: Held) -> list[str]:
     found = []
     history = held.below("history/")
