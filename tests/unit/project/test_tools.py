@@ -160,10 +160,43 @@ def test_the_policy_goes_when_setup_is_ended(policy: Path) -> None:
 
 
 def test_guest_script_keeps_arguments_apart(tmp_path: Path) -> None:
-    text = vm.guest_script(tmp_path, "vm and not slow", ["-k", "a b; reboot"], {"NETCOMMON_TESTS_FULL": "1"})
+    text = vm.guest_script(tmp_path, "vm and not slow", ["tests/vm/test_a.py"], ["-k", "a b; reboot"], {"NETCOMMON_TESTS_FULL": "1"})
     assert "-m 'vm and not slow'" in text
-    assert "-k 'a b; reboot'" in text
+    assert "tests/vm/test_a.py -k 'a b; reboot'" in text
     assert "NETCOMMON_TESTS_FULL=1" in text
+    assert f"cache=loose,msize=524288 {vm.USR} " in text
+
+
+COLLECTED = """tests/vm/test_a.py::test_one[a b::c]
+tests/vm/test_a.py::test_two
+tests/contract/test_b.py::TestIt::test_three
+
+3/9 tests collected (6 deselected) in 0.1s
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "extra", "expected"),
+    [
+        (0, [], ["tests/vm/test_a.py", "tests/contract/test_b.py"]),
+        (0, ["-k", "one"], ["tests/vm/test_a.py", "tests/contract/test_b.py"]),
+        (2, [], list(vm.WITH_CASES)),  # the machine's pytest meets the same error, and the lane fails
+        (5, [], list(vm.WITH_CASES)),  # nothing is selected there either
+        (0, ["tests/vm/test_vrf.py::test_a"], []),
+    ],
+)
+def test_the_machine_imports_what_has_tests_for_it(
+    status: int, extra: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[str]] = []
+
+    def run(argv: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        begun.append(argv)
+        return subprocess.CompletedProcess(argv, status if "pytest" in argv else 0, COLLECTED if "pytest" in argv else "")
+
+    monkeypatch.setattr(vm.subprocess, "run", run)
+    assert vm.files("vm", extra, {}) == expected
+    assert [word for word in begun[-1] if word in extra] == (extra if len(begun) > 1 else [])
 
 
 def test_the_longest_files_go_first() -> None:
