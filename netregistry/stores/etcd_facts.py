@@ -18,7 +18,7 @@ from runtime.errors import HostRefused, escaped
 if TYPE_CHECKING:
     from netregistry.stores.etcd_answers import Document
     from netregistry.stores.etcd_client import Client
-    from netregistry.stores.etcd_place import Place
+    from netregistry.stores.etcd_place import Endpoint, Place
 
 KEYS = b"netcommon/registry/"
 EPOCH = b"netcommon/epoch"
@@ -48,13 +48,17 @@ def facts(client: Client) -> Facts | None:
     """Read what an etcd says of the registry in it; None where it says nothing. Raises Damaged, Unavailable, HostRefused.
 
     The first time all members are asked, so that one of another etcd is passed over wherever it is named. Raises HostRefused also where
-    members of two etcds are named and nothing tells which is meant.
+    members of two etcds are named and nothing tells which is meant, or the etcds take themselves for one.
     """
     body, read = {"key": encoded(EPOCH)}, partial(_facts, client.place)
     try:
         if client.settled:
             return client.ask("/v3/kv/range", body, read)
         said, silent = client.survey("/v3/kv/range", body, read)
+        if _apart(said):  # or it was written when some had been asked
+            said, silent = client.survey("/v3/kv/range", body, read)
+        if _apart(said):
+            raise _several(client)
         holding = {cluster: found for cluster, found in said.values() if found is not None}
         clusters = set(holding) or {cluster for cluster, _found in said.values()}
         if len(clusters) > 1:
@@ -70,6 +74,16 @@ def facts(client: Client) -> Facts | None:
     if found is None and silent:
         client.silent = "; ".join(f"{endpoint}: {why}" for endpoint, why in silent.items())
     return found
+
+
+def _apart(said: dict[Endpoint, tuple[int, Facts | None]]) -> bool:
+    """Tell whether members which say that they are of one cluster hold different things: what each says, the majority of its etcd has."""
+    return len(set(said.values())) > len({cluster for cluster, _found in said.values()})
+
+
+def _several(client: Client) -> HostRefused:
+    remedy = "name the members of one etcd; etcds that were started alone with the same settings have the same numbers"
+    return HostRefused(f"{client.place} are etcds that do not hold the same, though each says that it is of the same cluster", remedy)
 
 
 def _in_words(cluster: int, found: Facts | None) -> str:
@@ -98,12 +112,13 @@ def _facts(place: Place, document: Document) -> Facts | None:
 def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool = False) -> None:
     """Write what an etcd says of the registry in it, if it is as it was: ``before``; None: it holds nothing at all.
 
-    ``clear``: remove all keys of the registry. Raises HostRefused where it is not, and TryAgain where no answer came: look again.
+    ``clear``: remove all keys of the registry. Raises HostRefused where it is not, or where not all members that answer hold it then; and
+    TryAgain where no answer came: look again.
     """
     document: Document = {"schema": SCHEMA, "epoch": said.epoch, "whole": said.whole, "source": said.source}
     if said.moved:
         document["moved"] = said.moved
-    put = {"request_put": {"key": encoded(EPOCH), "value": encoded(json.dumps(document).encode("ascii"))}}
+    put = {"request_put": {"key": encoded(EPOCH), "value": encoded(_written(document))}}
     nothing = {"target": "MOD", "key": ALL, "range_end": ALL, "mod_revision": "0"}
     body = {
         "compare": so_still(before) if before is not None else [nothing],
@@ -118,6 +133,26 @@ def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool 
     if not done:
         remedy = "a registry has an etcd of its own; one that was made there is left alone"
         raise HostRefused(f"{client.place} holds something already", remedy)
+    if before is None:
+        _held_by_all(client, document)
+
+
+def _held_by_all(client: Client, document: Document) -> None:
+    """See to it that what was just written is held by all members that answer; what was written is taken back where it is not.
+
+    Three etcds that Debian's package has started have one number for their clusters, and one for their members
+    (etcd's server/etcdserver/api/membership, computed from the settings). Raises HostRefused.
+    """
+    body = {"key": encoded(EPOCH)}
+    said, _silent = client.survey("/v3/kv/range", body, partial(_facts, client.place))
+    if _apart(said):
+        written = {"target": "VALUE", "result": "EQUAL", "key": encoded(EPOCH), "value": encoded(_written(document))}
+        client.ask("/v3/kv/txn", {"compare": [written], "success": [{"request_delete_range": body}]}, lambda _found: None)
+        raise _several(client)
+
+
+def _written(document: Document) -> bytes:
+    return json.dumps(document).encode("ascii")
 
 
 def so_still(said: Facts) -> list[Document]:

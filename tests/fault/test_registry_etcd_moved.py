@@ -335,6 +335,27 @@ def test_members_of_two_etcds_of_which_nothing_tells_which_is_meant(registry: Re
             EtcdStore(both)
 
 
+def test_etcds_that_take_themselves_for_one(registry: Registry, tmp_path: Path) -> None:
+    """Those that Debian's package starts by itself on three machines: they have one number for their clusters, and for their members."""
+    same = "http://localhost:2380"
+    alike = ("--name", "default", "--initial-cluster", f"default={same}", "--initial-advertise-peer-urls", same)
+    with contextlib.ExitStack() as ends:
+        three = [ends.enter_context(Cluster(tmp_path / f"etcd{number}", 1, more=alike)) for number in range(3)]
+        named_by = at(*three)
+        for act in (
+            lambda: EtcdStore.create(named_by, "first"),
+            lambda: moving.move(str(registry.file), f"etcd://{','.join(map(str, named_by.endpoints))}"),
+        ):
+            with pytest.raises(HostRefused, match="each says that it is of the same cluster"):
+                act()
+            assert [each.said() for each in three] == [b""] * 3
+        with serving(registry):
+            assert named(registry) == ["first"]  # its file is the registry as before
+        EtcdStore.create(three[1].place, "first").close()
+        with pytest.raises(HostRefused, match="each says that it is of the same cluster"):
+            EtcdStore(named_by)
+
+
 def test_an_etcd_that_asks_nobody_for_a_password_is_not_ours(one: Cluster, tmp_path: Path) -> None:
     """A foreign one refuses the user whom ours knows."""
     secret = tmp_path / "password"
