@@ -5,6 +5,7 @@ Written from the specification alone, with scapy, which the product does not kno
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -76,9 +77,11 @@ def kind(name: str, build: Callable[[To], Any], *broken: str) -> Kind:
     return Kind(name, build, frozenset(broken))
 
 
+@functools.lru_cache(4096)
 def raw(made: Kind, to: To) -> bytes:
-    """The frame's bytes. What carries no number of its own (an IPv4 identification, an IPv6 flow label) has it in its padding.
+    """The frame's bytes, made once for all settings of a guard: scapy takes its time.
 
+    What carries no number of its own (an IPv4 identification, an IPv6 flow label) has it in its padding.
     A frame that is cut off within its header is not padded: that is what it is about.
     """
     frame = bytes(made.build(to))

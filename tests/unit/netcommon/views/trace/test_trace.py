@@ -19,7 +19,7 @@ from netcommon.views.trace.frame import FROM_GUEST, TO_GUEST, Wanted, build
 from netcommon.views.trace.netfilter import INET_INGRESS, IP, IP6
 from netcommon.views.trace.nft_eval import Devices, Ruleset
 from netcommon.views.trace.packet import IPV4, IPV6, Packet
-from netcommon.views.trace.request import frame, subject, trace
+from netcommon.views.trace.request import Subject, frame, subject, trace
 from netcommon.views.trace.trail import DROPS, OURS, OUTSIDE, UNTOLD, Arrival
 from netcommon.views.trace.trail import Path as Way
 from runtime.environment import nic_from_environment
@@ -65,9 +65,12 @@ def placed(sim: Sim, mode: str, setting: Setting) -> None:
 
 
 def walked(sim: Sim, data: bytes, device: str = "tap0", way: str = FROM_GUEST) -> Way:
+    return trace(sim.host.snapshot(), of_device(sim, device), way, data, {})
+
+
+def of_device(sim: Sim, device: str = "tap0") -> Subject:
     records = sim.records()
-    of = subject(next(record for record in records if record.device == device), records)
-    return trace(sim.host.snapshot(), of, way, data, {})
+    return subject(next(record for record in records if record.device == device), records)
 
 
 def guard(sim: Sim, data: bytes) -> bool:
@@ -104,13 +107,13 @@ def beyond(names: frozenset[str]) -> frozenset[str]:
 def test_where_frames_end(sim: Sim, mode: str, setting: Setting) -> None:
     """As bridges and routers do by themselves (tests/kernel/guard/reach.py, which holds them to it), where the guard lets it pass."""
     placed(sim, mode, setting)
-    host_mac = mode == "routed"
+    host_mac, of = mode == "routed", of_device(sim)  # no frame changes a NIC
     wrong = []
     for kind in KINDS:
         for to in (*GROUPS, *ENDS):
             aim: To = to._replace(number=1, mac=HOST_MAC) if host_mac and to in ENDS else to._replace(number=1)
             data = raw(kind, aim)
-            way = walked(sim, data)
+            way = trace(sim.host.snapshot(), of, FROM_GUEST, data, {})
             wanted = reached(mode, data, to.name) if allowed(mode, kind, to.name, setting) else frozenset[str]()
             if arrived(way) != beyond(wanted):
                 wrong.append((kind.name, to.name, way.ends, wanted))
