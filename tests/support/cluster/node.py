@@ -254,12 +254,14 @@ class MockNode:
 class Cluster:
     """Many nodes. ``log``: what each has done, and when."""
 
-    def __init__(self, root: str, count: int, seed: int, log: bool = True) -> None:
+    def __init__(self, root: str, count: int, seed: int, log: bool = True, session: MakeSession | None = None) -> None:
         self.scheduler, self.watcher = Scheduler(seed), SharedWatcher()
         self.scheduler.settle = self.watcher.pump
         self.log: list[str] = []
         note = self._note if log else lambda _name, _text: None
-        self.nodes = [MockNode(f"node{number}", number, root, self.scheduler, self.watcher, note) for number in range(1, count + 1)]
+        self.nodes = [
+            MockNode(f"node{number}", number, root, self.scheduler, self.watcher, note, session) for number in range(1, count + 1)
+        ]
 
     def _note(self, name: str, text: str) -> None:
         self.log.append(f"{self.scheduler.now:.6f} {name} {text}")

@@ -7,17 +7,24 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from netagent.events import INDEX, Changed
+from netagent.sync.messages import Failed, Failure
+from runtime import membership
 from tests.support.bootstrap import PYTHON, ROOT
 from tests.support.cluster import storm
 from tests.support.cluster.__main__ import told
 from tests.support.cluster.node import Cluster
+from tests.support.cluster.scheduler import EPOCH
+from tests.support.registry import NODES as NODES_OF_REGISTRY
+
+if TYPE_CHECKING:
+    from netagent.sync.messages import Asking, Event
 
 NODES = 50
 
@@ -148,3 +155,46 @@ def test_no_order_comes_from_how_python_keeps_sets() -> None:
 
     found = {hashed(number) for number in (0, 1, 2)}
     assert len(found) == 1
+
+
+class Silent:
+    """Speaks with a registry that never answers."""
+
+    stream, moment = 0, EPOCH
+    made: ClassVar[list[Silent]] = []
+
+    def __init__(self, where: object, node: str, incarnation: str, tell: Callable[[Event, int], None], crowded: object) -> None:
+        self.node, self.incarnation, self._tell = node, incarnation, tell
+        self.asked: list[Asking] = []
+        self.made.append(self)
+
+    def ask(self, request: Asking) -> None:
+        self.asked.append(request)
+        self._tell(Failed(Failure("", "nobody answers")), 0)
+
+    def watch(self, start: str) -> None:
+        raise AssertionError("nothing was answered")
+
+    def end(self) -> None: ...
+    def close(self, seconds: float) -> None: ...
+
+
+def test_nodes_that_have_joined_speak_by_what_they_are_given(tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread and no socket; what is made up comes from the seed."""
+
+    def run(folder: str) -> list[tuple[str, str, int]]:
+        monkeypatch.setattr(Silent, "made", [])
+        made = Cluster(str(tmp_path / folder), 2, 1, session=Silent)
+        for node, uuid in zip(made.nodes, NODES_OF_REGISTRY, strict=False):
+            membership.write(node.paths, membership.Membership(uuid, node.name))
+        made.start()
+        made.scheduler.passes(60.0)
+        found = [(each.node, each.incarnation, len(each.asked)) for each in Silent.made]
+        assert all(str(node.agent.status()["registry"]).startswith("away: nobody answers") for node in made.nodes)
+        made.close()
+        return sorted(found)
+
+    first = run("first")
+    assert [node for node, _incarnation, _asked in first] == sorted(NODES_OF_REGISTRY[:2])
+    assert len({incarnation for _node, incarnation, _asked in first}) == 2 and all(asked > 3 for _node, _incarnation, asked in first)
+    assert run("second") == first
