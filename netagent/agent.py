@@ -15,31 +15,31 @@ from netagent import allocator
 from netagent.dispatcher import Dispatcher, tell
 from netagent.events import INDEX, INSTANCE, SWITCH, TABLE, Came, Changed, Event, Gone, LinkGone, LockClosed, Overrun, RecordChanged
 from netagent.ganeti_doors import Doors
-from netagent.hooks.server import Serving
 from netagent.index import Nics, entry_of
 from netagent.joined import Joined
-from netagent.loop import Loop
 from netagent.reap.reaper import RECORDS
 from netagent.reconcile.dirty_set import DirtySet
 from netagent.reconcile.repair_policy import Repairs
-from netagent.record_cache import PARSED
 from netagent.resync_interval import apart
 from netagent.service import Service
 from netagent.sources.inotify import SOURCE, FileEvents
-from netagent.sources.nft_events import NftEvents
-from netagent.sources.rtnetlink import KernelEvents
 from netagent.sources.switches import Switches
-from netcommon.host.linux.host import LinuxHost
+from netagent.state import State
+from netagent.surroundings import REAL, Surroundings
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
 from runtime import inotify
-from runtime.errors import HostRefused, NetcommonError
+from runtime.errors import NetcommonError
 from runtime.locks import UUID
 from runtime.paths import Paths
 from runtime.record import from_json
 from runtime.store import Store, is_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netagent.loop import Scheduler
+    from netcommon.lifecycle.context import Node
     from runtime.store import Parse
 
 #: The time between two resyncs is off by up to this share of it: not all nodes at once.
@@ -55,41 +55,66 @@ SETTLED = 0.1
 GRACE = 5.0
 
 
-class Source(Protocol):
-    """A subscription."""
+class Hooks(Protocol):
+    """Serves hooks (netagent.hooks.server)."""
+
+    def configure(self, settings: Settings) -> None: ...
+    def again(self, settings: Settings) -> None: ...
+    def close(self, seconds: float) -> None: ...
+    def status(self) -> Mapping[str, object]: ...
+    def hanging(self) -> str: ...
+
+
+class Process(Protocol):
+    """The process that the agent runs in (netagent.service)."""
 
     @property
-    def descriptor(self) -> int: ...
-    def read(self) -> list[Event]: ...
-    def close(self) -> None: ...
+    def folders(self) -> tuple[str, ...]:
+        """The folders of lock and sockets, in which nothing may be removed."""
+        ...
+
+    def hooks(self, open_node: Callable[[Settings], Node]) -> Hooks: ...
+    def begin(self, loop: Scheduler) -> None:
+        """The agent begins to listen: signals may end it from here on."""
+        ...
+
+    def ready(self, text: str) -> None:
+        """The agent is at work."""
+        ...
+
+    def again(self) -> None:
+        """Make anew what was removed of lock and sockets."""
+        ...
+
+    def tick(self) -> float:
+        """The loop turns. Returns when it is to be called again (monotonic seconds; infinity: never)."""
+        ...
 
 
 class Agent:
-    """See the module. ``service`` is open. Raises HostRefused where the kernel cannot be listened to."""
+    """See the module. ``state`` holds the settings. Raises HostRefused where the kernel cannot be listened to."""
 
-    def __init__(self, service: Service, chance: random.Random) -> None:
-        self._service, self._paths, self._now, self._chance = service, service.paths, service.clock.now, chance
-        self._log = service.make_log()
-        self._loop = Loop(self._now, self._failed)
+    def __init__(self, state: State, process: Process, chance: random.Random, around: Surroundings = REAL) -> None:
+        self._state, self._process, self._chance, self._around = state, process, chance, around
+        self._paths, self._now = state.paths, state.clock.now
+        self._log = state.make_log()
+        self._loop = around.make_loop(self._now, self._failed)
         self._nics = Nics()
-        self._repairs = Repairs(self._now, service.settings)
+        self._repairs = Repairs(self._now, state.settings)
         self._dirty = DirtySet(self._nics, self._repairs.not_before)
-        self._journal = service.journal
-        self._store = Store(self._paths, service.identity.netns, service.identity.boot, parse=PARSED)
-        self._jobs = Dispatcher(service, self._loop, self._nics, self._dirty, self._repairs, chance)
+        self._journal = state.journal
+        self._jobs = Dispatcher(state, self._loop, self._nics, self._dirty, self._repairs, chance, around)
+        self._store = Store(self._paths, state.identity.netns, state.identity.boot, parse=self._jobs.parse)
         self._jobs.reread = self._reread
-        self._serving = Serving(service, self._jobs.later, self._jobs.launcher)
-        self._files = FileEvents()
-        self._doors = Doors(self._paths, self._jobs.launcher, service.alarms, self._now)
-        self._switches = Switches(self._paths.ovsdb, self._now, self._loop, self._nics, self._ready, self._jobs.sweep_flows)
+        self._serving = process.hooks(self._jobs.open_node)
+        self._files = FileEvents(around.watcher)
+        self._doors = Doors(self._paths, self._jobs.launcher, state.alarms, self._now)
+        told = self._loop, self._nics, self._ready, self._jobs.sweep_flows
+        self._switches = Switches(self._paths.ovsdb, self._now, *told, around.dial)
         self._jobs.doubted = self._switches.ask
-        self._joined = Joined(service, self._loop, self._jobs, self._log, chance)
+        self._joined = Joined(state, self._loop, self._jobs, self._log, chance, session=around.make_session)
         self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
-        self._sources: list[Source] = [KernelEvents()]
-        try:
-            self._sources.append(NftEvents(self._jobs.ports))
-        except HostRefused as error:
-            self._log.warning(f"no events of nftables: {error}")
+        self._sources = around.sources(self._jobs.ports, self._log.warning)
 
     # -- begin and end
 
@@ -102,15 +127,15 @@ class Agent:
             if name.endswith(".json") and is_key(name[:-5]):
                 self._reread(name[:-5], from_json)  # nothing to remember: of a large node that would be the last few hundred
         self._journal.begin()
-        self._loop.watch(self._service.descriptor, self._service.signalled)
+        self._process.begin(self._loop)
         self._tick()
         self._resync()
         self._jobs.reap()
         self._jobs.end_due()
-        self._serve(self._service.settings)
+        self._serve(self._state.settings)
         self._watch_place()
         self._joined.look()
-        self._service.ready(f"{len(self._nics)} NICs on record")
+        self._process.ready(f"{len(self._nics)} NICs on record")
 
     def run(self) -> None:
         """Until ``stop``."""
@@ -131,7 +156,7 @@ class Agent:
         self._loop.close()
         self._store.close()
 
-    # -- what the service asks
+    # -- what the process asks
 
     def reloaded(self, settings: Settings) -> None:
         self._repairs.settings = settings
@@ -200,7 +225,7 @@ class Agent:
             self._journal.gone(self._nics.about(((INDEX, event.ifindex),)))
         if isinstance(event, Overrun):
             self._journal.lost(event.source)
-            self._service.metrics.count("netcommon_overruns_total", source=event.source)
+            self._state.metrics.count("netcommon_overruns_total", source=event.source)
             self._log.warning(f"events of {event.source} were lost: everything is looked at")
             self._joined.lost()
             if event.source == SOURCE:
@@ -221,11 +246,13 @@ class Agent:
         except NetcommonError as error:
             self._store.problems.append(str(error))
             record = None
+        finally:
+            self._rest()
         for problem in self._store.problems:
             self._log.warning(problem)
-            self._service.alarms.set(RECORDS, problem)  # until a reaping finds all of them readable
+            self._state.alarms.set(RECORDS, problem)  # until a reaping finds all of them readable
         self._store.problems.clear()
-        here = self._service.identity
+        here = self._state.identity
         if record is None or (record.boot == here.boot and record.netns != here.netns):
             self._journal.became(self._nics.drop(key), None)
             self._dirty.removed(key)
@@ -251,6 +278,12 @@ class Agent:
         files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._socket_came)
         files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
         files.watch("definitions", self._paths.definitions, names, self._defined)
+        self._rest()
+
+    def _rest(self) -> None:
+        """The records are of no interest for a while."""
+        if self._around.frugal:
+            self._store.close()
 
     def _look_at_doors(self) -> None:
         """Ganeti's links may lead elsewhere than before, into a folder that is not watched yet."""
@@ -259,7 +292,7 @@ class Agent:
 
     def _watch_again(self) -> None:
         """A folder was removed or replaced, or came only now. One that cannot be used is looked at again with the next resync."""
-        if not self._store.stands():
+        if self._around.frugal or not self._store.stands():  # of what was closed nobody can tell
             self._store.close()
             self._files.lost |= {"nics", "locks"}
         if self._files.lost:
@@ -290,7 +323,7 @@ class Agent:
 
     def _resync(self) -> None:
         """Everything is looked at, whatever events have said or not."""
-        interval = apart(self._service.settings.agent_resync, self._jobs.burden)
+        interval = apart(self._state.settings.agent_resync, self._jobs.burden)
         self._loop.after(interval * self._chance.uniform(1 - JITTER, 1 + JITTER), self._resync)  # first: what follows may fail
         self._dirty.everything(self._now())
         try:
@@ -302,19 +335,19 @@ class Agent:
         finally:
             self._jobs.schedule()
         for state, number in self._nics.states().items():
-            self._service.metrics.gauge("netcommon_nics", number, state=state)
+            self._state.metrics.gauge("netcommon_nics", number, state=state)
 
     def _again(self) -> None:
         """Make anew what was removed of our lock and sockets: until then no hook finds us, nor a second agent."""
-        self._service.again()
+        self._process.again()
         try:
-            self._serving.again(self._service.settings)
+            self._serving.again(self._state.settings)
         except (NetcommonError, OSError) as error:
             self._log.error(f"hooks are not served: {error}")
         self._watch_place()
 
     def _watch_place(self) -> None:
-        for number, path in enumerate(self._service.folders):
+        for number, path in enumerate(self._process.folders):
             self._files.watch(f"agent {number}", path, inotify.IN_DELETE | inotify.IN_MOVED_FROM, self._went)
 
     def _went(self, name: str) -> None:
@@ -322,9 +355,9 @@ class Agent:
         self._loop.after(SETTLED, self._again)
 
     def _tick(self) -> None:
-        if self._service.standing.state == "running":
+        if self._state.standing.state == "running":
             self._again()
-        self._loop.at(self._service.tick(), self._tick)
+        self._loop.at(self._process.tick(), self._tick)
 
     def _failed(self, error: Exception) -> None:
         """An action of the loop: what it left undone, the next resync finds."""
@@ -345,13 +378,13 @@ def run(paths: Paths | None = None, clock: Clock | None = None, environ: Mapping
     """Runs the agent of this network namespace until it is told to stop; the exit status. Raises NetcommonError where it cannot begin."""
     allocator.share()
     paths, clock = paths or Paths(), clock or Clock()
-    host = LinuxHost(paths, clock=clock.now)
+    host = REAL.make_host(paths, Settings(), clock)
     identity = host.identity()
     host.close()
     service = Service(paths, identity, clock, environ, verbose)
     try:
         service.open()
-        agent = Agent(service, random.SystemRandom())
+        agent = Agent(service.state, service, random.SystemRandom())
         try:
             service.serve(agent)
             agent.start()

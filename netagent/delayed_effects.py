@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from netagent.loop import Loop, Timer
+from netagent.loop import Scheduler, Timer
 from netcommon.host.linux.memo_view import MemoView
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DelayedEffects:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: Scheduler,
         now: Callable[[], float],
         put: Callable[[Callable[[Worker], None]], None],
         failed: Callable[[Exception], None],

@@ -6,31 +6,31 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import thread_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from netagent import allocator
 from netagent.delayed_effects import DelayedEffects
 from netagent.ganeti_doors import Doors
 from netagent.index import Entry, Nics, entry_of
-from netagent.loop import Loop, Timer
+from netagent.loop import Scheduler, Timer
 from netagent.option_ends import OptionEnds
 from netagent.reap.adoption import Adopter, fill
 from netagent.reap.reaper import Reaper, restored_flows
 from netagent.reconcile.dirty_set import FEW, NEVER, DirtySet
-from netagent.reconcile.keyed_pool import Key, Pool
+from netagent.reconcile.keyed_pool import Key, Works
 from netagent.reconcile.reconciler import BRIEFLY, BUSY, DOOR, FAILURE, OWING, Dropped, Result
 from netagent.reconcile.repair_policy import LAST, Repairs
 from netagent.reconcile.workers import Worker
-from netagent.scripts import launcher
-from netagent.service import Service, start_delay
+from netagent.start_delay import start_delay
+from netagent.state import State
+from netagent.surroundings import REAL, Surroundings
 from netagent.todays_settings import Todays
 from netcommon.lifecycle import execute, run_effects
 from netcommon.lifecycle.change import differ
 from netcommon.lifecycle.changed_options import moment
-from netcommon.lifecycle.context import Call, alive, any_changed
+from netcommon.lifecycle.context import Call, Node, alive, any_changed, open_node
 from netcommon.lifecycle.ends import end_due
 from netcommon.log import Log
+from netcommon.settings.model import Settings
 from runtime.errors import NetcommonError, TryAgain
 from runtime.record import UP, from_json
 
@@ -87,31 +87,53 @@ class Dispatcher:
     ``doubted``: Open vSwitch has not done what it was to do. ``unworked``: what others let a worker do (``work``) could not be done.
     """
 
-    def __init__(self, service: Service, loop: Loop, nics: Nics, dirty: DirtySet, repairs: Repairs, chance: random.Random) -> None:
-        self._service, self._loop, self._nics, self._dirty, self._repairs = service, loop, nics, dirty, repairs
-        self._now = service.clock.now
-        self._todays = Todays(service.paths)
+    def __init__(
+        self,
+        state: State,
+        loop: Scheduler,
+        nics: Nics,
+        dirty: DirtySet,
+        repairs: Repairs,
+        chance: random.Random,
+        around: Surroundings = REAL,
+    ) -> None:
+        self._state, self._loop, self._nics, self._dirty, self._repairs = state, loop, nics, dirty, repairs
+        self._now, self._cpu = state.clock.now, state.clock.cpu
+        self._trim, self._frugal = around.trim, around.frugal
+        self._todays = Todays(state.paths)
         self.reread: Callable[[str], None] = lambda key: None
         self.doubted: Callable[[], None] = lambda: None
         self.seen: Callable[[str], None] = lambda key: None
         self.unworked: Callable[[Key, Exception], None] = lambda key, error: None
-        self.launcher = launcher(service.environ)
-        self._log = service.make_log()
-        self._pool: Pool[Worker] = Pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
+        self.launcher = around.make_launcher(state.environ)
+        self._log = state.make_log()
+        self._pool: Works = around.make_pool(THREADS, self._worker, Worker.close, self._failed, LIMITS, self._now)
         self._timer: Timer | None = None
         self._end: Timer | None = None
-        self._ends = OptionEnds(service.paths, service.identity.boot)
+        self._ends = OptionEnds(state.paths, state.identity.boot)
         self.differing: Differing | None = None  #: as counted when the settings were read last
         failed = partial(self._failed, Key(LATER))
         self._repeats = DelayedEffects(loop, self._now, partial(self._put, Key(LATER)), failed)
         self.later = self._repeats.later
+        self.parse = around.make_parse()
+        #: opens a node for one worker or one hook's call, by these settings
+        self.open_node: Callable[[Settings], Node] = partial(
+            _opened,
+            state,
+            make_host=around.make_host,
+            later=self.later,
+            execute=self.launcher,
+            gates=around.make_gates(),
+            parse=self.parse,
+            locking=around.locking,
+        )
         self.ports: set[int] = set()  #: of the workers' sockets to nftables
         self.looks = 0  #: how many single records were looked at
         self.surveys = 0  #: how many snapshots were looked at
         self.burden = 0.0  #: CPU seconds of the last comparison of all records; 0: not known yet
         self.synced = 0.0  #: when all records were last compared with the host; 0: not yet
-        delay = start_delay(service.settings, service.environ, service.paths, chance.random)
-        self.reaper = Reaper(service.clock, chance, service.alarms, service.metrics, delay)
+        delay = start_delay(state.settings, state.environ, state.paths, chance.random)
+        self.reaper = Reaper(state.clock, chance, state.alarms, state.metrics, delay)
         self._adopter = Adopter()
         self._filled = False
         self._again = AGAIN
@@ -132,7 +154,7 @@ class Dispatcher:
 
     def hanging(self) -> str:
         """What will not end any more, "" if nothing."""
-        limit = self._now() - self._service.settings.hook_timeout - HANGS
+        limit = self._now() - self._state.settings.hook_timeout - HANGS
         running = self._pool.running().items()
         late = [" ".join(key) for key, since in running if since < limit and key.sort in (*OF_RECORDS, LATER)]
         return f"at work without end: {', '.join(late)}" if late else ""
@@ -161,9 +183,12 @@ class Dispatcher:
         """``job`` runs with the settings of the last reload; one that makes NICs anew, or may, takes today's itself."""
 
         def run(worker: Worker) -> None:
-            worker.use(self._service.settings)
-            job(worker)
-            worker.report()
+            try:
+                worker.use(self._state.settings)
+                job(worker)
+                worker.report()
+            finally:
+                worker.rest()
 
         self._pool.put(key, run)
 
@@ -172,7 +197,7 @@ class Dispatcher:
 
         def run(worker: Worker) -> None:
             if today:
-                worker.use(self._todays.usable(self._service.settings))
+                worker.use(self._todays.usable(self._state.settings))
             job(worker)
 
         self._put(key, run)
@@ -186,9 +211,9 @@ class Dispatcher:
 
         def job(worker: Worker) -> None:
             if entry and entry.incoming:  # what was owed to its guest is planned when that has arrived
-                worker.use(self._todays.usable(self._service.settings))
+                worker.use(self._todays.usable(self._state.settings))
             result = worker.reconciler.look(key, scripts)
-            self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
+            self._state.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
             self._loop.tell(partial(self._looked, key, since, result))
 
         sort = SWITCHED if entry and entry.switched else LOOK
@@ -212,20 +237,20 @@ class Dispatcher:
         self.surveys += 1
 
         def job(worker: Worker) -> None:
-            began, used = self._now(), thread_time()
+            began, used = self._now(), self._cpu()
             wanting, entries, complete = self._compare(worker, keys)
-            spent = Spent(self._now() - began, thread_time() - used)
+            spent = Spent(self._now() - began, self._cpu() - used)
             results = self._look_together(worker, wanting)
             left = [key for key in wanting if key not in results]
             self._loop.tell(partial(self._surveyed, keys is None, left, entries, since, spent))
             for key, result in results.items():
-                self._service.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
+                self._state.metrics.observe("netcommon_event_lag_seconds", self._now() - since)
                 self._loop.tell(partial(self._looked, key, since, result))
             if not complete:
                 self._loop.tell(self._not_surveyed)
             else:
                 self._again = AGAIN
-            allocator.trim()
+            self._trim()
 
         self._put(Key(SURVEY), job)
 
@@ -292,11 +317,11 @@ class Dispatcher:
         now = self._now()
         self._dirty.rested(now, spent.clock)
         if everything:
-            self._service.metrics.observe("netcommon_resync_seconds", spent.clock)
+            self._state.metrics.observe("netcommon_resync_seconds", spent.clock)
             self.burden = spent.cpu if self.synced else 0.0  # the first one reads each record for the first time: that says nothing
             self.synced = now
             known = {entry.key: entry for entry in entries}
-            for key in {*known, *self._nics.keys()}:
+            for key in {**known, **dict.fromkeys(self._nics.keys())}:
                 if self._nics.get(key) != known.get(key):
                     self.reread(key)  # an event was lost; or it has changed since
             self._repairs.forget(self._nics.__contains__)
@@ -306,7 +331,7 @@ class Dispatcher:
         self.schedule()
 
     def _count_dropped(self, dropped: Sequence[Dropped]) -> None:
-        metrics = self._service.metrics
+        metrics = self._state.metrics
         metrics.forget(DROPPED)
         for labels, number in dropped:
             metrics.gauge(DROPPED, number, **labels)
@@ -317,9 +342,9 @@ class Dispatcher:
         """Runs the reaper when it is due, adopts before that, and asks it again when it has run."""
 
         def job(worker: Worker) -> None:
-            self._service.journal.reaped(self.reaper.run(worker.node, self._call(worker)))
+            self._state.journal.reaped(self.reaper.run(worker.node, self._call(worker)))
             self._loop.tell(self.reap)
-            allocator.trim()
+            self._trim()
 
         def due() -> None:
             self.adopt(None)
@@ -335,7 +360,7 @@ class Dispatcher:
         """Removes flows of ours that are on no record: those that somebody has restored after their NIC went."""
 
         def job(worker: Worker) -> None:
-            self._service.journal.reaped(restored_flows(worker.node, self._call(worker)))
+            self._state.journal.reaped(restored_flows(worker.node, self._call(worker)))
 
         self._put(Key(REAP, "flows"), job)
 
@@ -343,7 +368,7 @@ class Dispatcher:
         """Adopts NICs without a record of ``instance``, or of all instances."""
 
         def job(worker: Worker) -> None:
-            worker.use(self._todays.usable(self._service.settings))
+            worker.use(self._todays.usable(self._state.settings))
             call = self._call(worker)
             if not self._filled:
                 self._filled = True
@@ -382,14 +407,14 @@ class Dispatcher:
 
         def job(worker: Worker) -> None:
             if any_changed(worker.node):
-                worker.use(self._todays.get(self._service.settings))
+                worker.use(self._todays.get(self._state.settings))
             now = moment(worker.node)
             ended = end_due(worker.node, self._call(worker), self._ends.passes(now))
             first = self._ends.attempted(now, {uuid: became for uuid, became in ended if isinstance(became, NetcommonError)})
             if self._ends.problems:
-                self._service.alarms.set("ends", f"changed for a while, has ended, and holds still: {'; '.join(self._ends.problems)}")
+                self._state.alarms.set("ends", f"changed for a while, has ended, and holds still: {'; '.join(self._ends.problems)}")
             else:
-                self._service.alarms.clear("ends")
+                self._state.alarms.clear("ends")
             self._loop.tell(partial(self._set_end, partial(self._ends.ended, first)))
 
         self._put(Key(ENDS), job)
@@ -401,7 +426,7 @@ class Dispatcher:
         """
 
         def job(worker: Worker) -> None:
-            worker.use(self._todays.usable(self._service.settings))
+            worker.use(self._todays.usable(self._state.settings))
             begun = self._now()
             self.differing = Differing(differ(worker.node, worker.node.store.each([])), begun)
 
@@ -417,10 +442,9 @@ class Dispatcher:
     # -- workers
 
     def _worker(self) -> Worker:
-        service = self._service
-        log = service.make_log()
-        told = service.metrics, self.later, self.launcher, service.journal, self.ports
-        return Worker(service.paths, service.clock, service.settings, log, self._repairs, *told)
+        state = self._state
+        told = state.metrics, state.journal, self.ports, self._frugal
+        return Worker(self.open_node, state.settings, state.make_log(), self._repairs, *told)
 
     def _failed(self, key: Key, error: Exception) -> None:
         """In a worker's thread."""
@@ -437,6 +461,10 @@ class Dispatcher:
             self._loop.tell(self._not_surveyed)
         elif key == Key(REAP):
             self._loop.tell(self._reap_again)
+
+
+def _opened(state: State, settings: Settings, **given: Any) -> Node:
+    return open_node(state.paths, settings, state.clock, **given)
 
 
 def tell(log: Log, what: str, error: Exception) -> None:

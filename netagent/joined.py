@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from netagent.dispatcher import Dispatcher
-    from netagent.loop import Loop
+    from netagent.loop import Scheduler
     from netagent.reconcile.keyed_pool import Key
     from netagent.reconcile.workers import Worker
     from netagent.renewal import Renewal
-    from netagent.service import Service
-    from netagent.sync.driver import Sync
+    from netagent.state import State
+    from netagent.sync.driver import MakeSession, Sync
     from netcommon.log import Log
     from netcommon.settings.model import Settings
     from netregistry.credentials import Credentials
@@ -29,10 +29,23 @@ MEMBER = "registry-node"  #: the alarm: nobody can tell which node this is
 
 
 class Joined:
-    """The node's side of a registry, or none. In the main thread, but for ``status``. ``path``: of the registry's socket, "" the usual."""
+    """The node's side of a registry, or none. In the main thread, but for ``status``.
 
-    def __init__(self, service: Service, loop: Loop, jobs: Dispatcher, log: Log, chance: random.Random, path: str = "") -> None:
-        self._service, self._loop, self._jobs, self._log, self._chance, self._path = service, loop, jobs, log, chance, path
+    ``path``: of the registry's socket, "" the usual. ``session``: see netagent.surroundings.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        loop: Scheduler,
+        jobs: Dispatcher,
+        log: Log,
+        chance: random.Random,
+        path: str = "",
+        session: MakeSession | None = None,
+    ) -> None:
+        self._state, self._loop, self._jobs, self._log, self._chance, self._path = state, loop, jobs, log, chance, path
+        self._session = session
         self._sync: Sync | None = None
         self._renewal: Renewal | None = None
         self._as: tuple[object, ...] = ()
@@ -40,16 +53,16 @@ class Joined:
 
     def look(self) -> None:
         """Begin, or end, as the node has joined a registry or has not, and as the settings say."""
-        settings = self._service.settings
+        settings = self._state.settings
         try:
-            member = membership.read(self._service.paths) if settings.registry_sync else None
+            member = membership.read(self._state.paths) if settings.registry_sync else None
             found = self._credentials(member.uuid) if member is not None else None
         except NetcommonError as error:
-            self._service.alarms.set(MEMBER, str(error))
+            self._state.alarms.set(MEMBER, str(error))
             self._unusable = True
             return
         if self._unusable:
-            self._service.alarms.clear(MEMBER)
+            self._state.alarms.clear(MEMBER)
             self._unusable = False
         addresses = () if found is None else settings.registry_addresses or found.addresses
         wanted = () if member is None else (member.uuid, addresses, *_asked(settings))
@@ -64,7 +77,7 @@ class Joined:
         """Read what the node shows a registry elsewhere; None: its registry is on this machine. Raises HostRefused."""
         from netregistry import credentials
 
-        found = credentials.read(self._service.paths.lib, "node")
+        found = credentials.read(self._state.paths.lib, "node")
         if found is not None and found.name != uuid:
             what = f"the certificate for the registry is of node {found.name}, and this is {uuid}"
             raise HostRefused(what, "netcommon registry join URL TOKEN gets one of this node")
@@ -75,7 +88,7 @@ class Joined:
         from netagent.sync.rules import Rules
         from netregistry.client import SOCKET
 
-        service, usual = self._service, Rules()
+        state, usual = self._state, Rules()
         delay = settings.registry_compare_delay
         rules = Rules(
             first=usual.first if delay == "auto" else (float(delay), float(delay)),
@@ -83,20 +96,20 @@ class Joined:
             reap=settings.registry_reap,
             cap=settings.registry_reap_cap,
         )
-        around = Around(self._loop, service.clock, self._log, service.alarms, service.metrics, self._jobs.work, self._call)
+        around = Around(self._loop, state.clock, self._log, state.alarms, state.metrics, self._jobs.work, self._call, self._session)
         where: str | Places = self._path or SOCKET
         if found is not None:
             from netagent.renewal import Renewal
 
             where = found.places(addresses)
-            renewing = (self._loop, service.clock, self._log, service.alarms, service.metrics, self._chance.random)
+            renewing = (self._loop, state.clock, self._log, state.alarms, state.metrics, self._chance.random)
             self._renewal = Renewal(found, where, *renewing)
-        self._sync = Sync(uuid, where, rules, around, service.folders[1], service.paths.lib, self._chance)
+        self._sync = Sync(uuid, where, rules, around, state.folder, state.paths.lib, self._chance)
         self._log.info(f"this node speaks with its registry{' at ' + ', '.join(addresses) if addresses else ''} as {uuid}")
         self._sync.start()
 
     def _call(self, worker: Worker) -> Call:
-        return Call(worker.log, self._service.clock.now() + self._service.settings.hook_timeout, DOOR)
+        return Call(worker.log, self._state.clock.now() + self._state.settings.hook_timeout, DOOR)
 
     def marked(self, key: str) -> None:
         """Note that a record, or a definition, has changed."""

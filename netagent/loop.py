@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from typing import Protocol
 
 Action = Callable[[], None]
 
@@ -22,6 +23,42 @@ class Timer:
 
     def cancel(self) -> None:
         self.action = None
+
+
+class Scheduler(Protocol):
+    """Runs actions in one thread, one after the other: ``Loop``, or what runs those of many nodes by a clock of its own."""
+
+    def watch(self, descriptor: int, ready: Action) -> None:
+        """``ready`` runs whenever there is something to read of ``descriptor``, until ``forget``."""
+        ...
+
+    def forget(self, descriptor: int) -> None:
+        """Nothing more is done for ``descriptor``."""
+        ...
+
+    def at(self, when: float, action: Action) -> Timer:
+        """Runs ``action`` once, at ``when`` of the clock or soon after; those of one moment in the order in which they were set."""
+        ...
+
+    def after(self, seconds: float, action: Action) -> Timer:
+        """Runs ``action`` once, in ``seconds``."""
+        ...
+
+    def tell(self, action: Action) -> None:
+        """Runs ``action`` soon. For every thread."""
+        ...
+
+    def run(self) -> None:
+        """Runs until ``stop``."""
+        ...
+
+    def stop(self) -> None:
+        """``run`` returns, after what was told before this. For any thread."""
+        ...
+
+    def close(self) -> None:
+        """Closes what is open; nothing runs any more."""
+        ...
 
 
 class Loop:

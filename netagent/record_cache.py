@@ -28,6 +28,3 @@ class RecordCache:
                     del self._records[next(iter(self._records))]
                 self._records[data] = record
         return record
-
-
-PARSED = RecordCache()

@@ -17,7 +17,7 @@ from runtime.moment import local_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netagent.loop import Loop, Timer
+    from netagent.loop import Scheduler, Timer
     from netagent.observe.alarms import Alarms
     from netagent.observe.metrics import Metrics
     from netcommon.lifecycle.context import Clock
@@ -45,7 +45,7 @@ class Renewal:
         self,
         one: Credentials,
         places: Places,
-        loop: Loop,
+        loop: Scheduler,
         clock: Clock,
         log: Log,
         alarms: Alarms,

@@ -1,13 +1,12 @@
-"""The agent as a service: one for each network namespace, signals, settings that can be read again, signs of life, and who may ask.
+"""The process around an agent: one for each network namespace, signals, signs of life, threads that answer, and the hooks' server.
 
 How netagent.agent uses it (the command line calls ``netagent.agent.run(paths, clock, environ, verbose)``):
 
     service = Service(paths, host.identity(), clock, environ, verbose)
     service.open()                     # raises: settings broken, another agent runs
-    ... open the subscriptions, with service.settings, service.metrics, service.alarms, service.make_log()
+    agent = Agent(service.state, service, chance)
     service.serve(agent)               # reports, status and metrics are answered from here on, by threads of their own; before ready
-    loop.watch(service.descriptor, service.signalled)
-    service.ready("5000 NICs")
+    agent.start()                      # calls begin and ready
     each time that the loop's clock reaches what service.tick() returned last, at first at once: service.tick()
     service.close()                    # after the workers have ended
 """
@@ -16,33 +15,34 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from netagent.observe.alarms import Alarms
+from netagent.hooks.server import Serving
+from netagent.logs import Logs
 from netagent.observe.control import SOCKET as CONTROL
 from netagent.observe.control import Control
 from netagent.observe.exporter import Exposition
-from netagent.observe.history import Journal as EventJournal
 from netagent.observe.hook_reports import Reports
 from netagent.observe.hook_stats import hooks
-from netagent.observe.metrics import Metrics
-from netagent.observe.status import Standing, document
+from netagent.observe.status import document
+from netagent.state import State
 from netcommon.doors.agent_report import SOCKET as REPORTS
-from netcommon.doors.agent_report import folder
 from netcommon.host.api.host import Identity
 from netcommon.lifecycle.context import Clock
-from netcommon.log import INFO, NOTHING, Journal, Log, Sender, Syslog, printable
+from netcommon.log import printable
 from netcommon.process.notify import Notifier
-from netcommon.settings.load import load
 from netcommon.settings.model import Settings
-from runtime.errors import HostRefused, SettingsInvalid, TryAgain
+from runtime.errors import HostRefused, TryAgain
 from runtime.folder import Folder
 from runtime.paths import Paths
+
+if TYPE_CHECKING:
+    from netagent.loop import Scheduler
+    from netcommon.lifecycle.context import Node
 
 #: The file that is locked as long as the agent runs, and holds its process id.
 LOCK = "lock"
@@ -51,9 +51,6 @@ PATIENCE = 1.0  #: seconds in which the lock of an agent that has ended is free
 
 #: How often the loop shows that it turns where nobody else asks for more (seconds).
 TURN = 10.0
-
-#: The range of an automatic delay before the first reaping (seconds): not all nodes of a cluster that is switched on at once.
-SHORTEST, LONGEST = 120.0, 600.0
 
 
 class Agent(Protocol):
@@ -76,26 +73,8 @@ class Agent(Protocol):
         ...
 
 
-class Echo:
-    """Passes lines on, and shows them on stderr: for an agent that somebody runs at a terminal."""
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-        self.dropped = 0
-
-    def send(self, severity: int, text: str, fields: Mapping[str, object] = NOTHING) -> None:
-        self._sender.send(severity, text, fields)
-        try:
-            os.write(2, f"{'' if severity == INFO else 'warning: '}{text}\n".encode("utf-8", "backslashreplace"))
-        except OSError:
-            pass  # nobody looks
-
-    def close(self) -> None:
-        self._sender.close()
-
-
 class Service:
-    """The agent of one network namespace, as the node's administrator and service manager see it. ``settings`` are those in force."""
+    """The process of an agent, as the node's administrator and service manager see it. ``state``: of its node."""
 
     def __init__(
         self,
@@ -105,18 +84,11 @@ class Service:
         environ: Mapping[str, str] | None = None,
         verbose: bool = False,
     ) -> None:
-        self.paths, self.identity, self.clock = paths, identity, clock or Clock()
-        self.environ: Mapping[str, str] = os.environ if environ is None else environ
-        self.settings = Settings()
-        self.metrics = Metrics()
-        self._senders: list[Syslog] = []
-        self._logs: list[Log] = []
-        self._verbose = verbose
-        self.log = self.make_log()
-        self.journal = EventJournal(self.clock.wall)
-        self.alarms = Alarms(self.make_log(), self.metrics, self.journal.alarm)
-        self.notifier = Notifier(self.environ)
-        self.standing = Standing(os.getpid(), identity.netns, self.clock.wall(), self.clock.now())
+        given: Mapping[str, str] = os.environ if environ is None else environ
+        clock = clock or Clock()
+        self.logs = Logs(paths, clock.wall, verbose)
+        self.state = State(paths, identity, clock, self.logs, given)
+        self.notifier = Notifier(given)
         self._agent: Agent | None = None
         self._folder: Folder | None = None
         self._lock = -1
@@ -127,20 +99,12 @@ class Service:
         self.displaced: TryAgain | None = None  #: why this agent ends: another one has its lock
         self._exposition: Exposition | None = None
 
-    def make_log(self) -> Log:
-        """A log with a sender of its own, for one thread; its facility follows the settings."""
-        syslog = Syslog(self.paths.log, self.settings.syslog_facility, self.clock.wall, "netcommon-agent")
-        self._senders.append(syslog)
-        journal = Journal(self.paths.journal, syslog)
-        self._logs.append(Log(Echo(journal) if self._verbose else journal))
-        return self._logs[-1]
-
     def open(self) -> None:
-        """Reads the settings, and makes sure that we are the only agent of this namespace; from here on signals come to ``descriptor``.
+        """Reads the settings, and makes sure that we are the only agent of this namespace. Signals from here on are kept for ``begin``.
 
         Raises SettingsInvalid, TryAgain where an agent runs already, HostRefused.
         """
-        self._apply(load(self.paths))
+        self.state.read()
         self._folder, self._lock = self._place()
         for end in (self._reader, self._writer):
             end.setblocking(False)
@@ -153,20 +117,22 @@ class Service:
         if self._folder is None:
             raise RuntimeError("the service is not open")
         self._agent = agent
-        self.metrics.gauge("netcommon_agent_start_time_seconds", round(self.standing.started, 3))
+        state = self.state
+        state.metrics.gauge("netcommon_agent_start_time_seconds", round(state.standing.started, 3))
         self._listen(self._folder, agent)
-        self._exposition = Exposition(self.metrics, self.alarms)
+        self._exposition = Exposition(state.metrics, state.alarms)
         self._exposition.start()
-        self._exposition.configure(self.settings)
+        self._exposition.configure(state.settings)
 
     def _listen(self, within: Folder, agent: Agent) -> None:
         """Make the sockets."""
+        state = self.state
         parts: list[Reports | Control] = [
-            Reports(within, self.metrics),
+            Reports(within, state.metrics),
             Control(
                 within,
-                lambda: document(self.standing, self.clock.now(), self.alarms.active(), agent.status()),
-                {"hooks": lambda _rest: hooks(self.metrics), "events": self.journal.asked},
+                lambda: document(state.standing, state.clock.now(), state.alarms.active(), agent.status()),
+                {"hooks": lambda _rest: hooks(state.metrics), "events": state.journal.asked},
             ),
         ]
         for part in parts:
@@ -175,7 +141,7 @@ class Service:
 
     def _place(self) -> tuple[Folder, int]:
         """Open the folder of the namespace's agent, made if need be, and take its lock. Raises TryAgain, HostRefused."""
-        made = Folder.make(folder(self.paths.state, self.identity.netns))
+        made = Folder.make(self.state.folder)
         try:
             return made, _locked(made)
         except (TryAgain, HostRefused):
@@ -185,8 +151,7 @@ class Service:
     @property
     def folders(self) -> tuple[str, ...]:
         """The folders in which the agent must have its sockets, and its lock."""
-        place = folder(self.paths.state, self.identity.netns)
-        return os.path.dirname(place), place
+        return os.path.dirname(self.state.folder), self.state.folder
 
     def stands(self) -> bool:
         """Tell whether lock and sockets are where they are looked for. Whoever removes them hides the agent from hooks and from another."""
@@ -197,7 +162,7 @@ class Service:
     def _locks(self) -> bool:
         """Tell whether the lock that is ours is the one that the next agent would find."""
         try:
-            mine, there = os.fstat(self._lock), os.lstat(f"{folder(self.paths.state, self.identity.netns)}/{LOCK}")
+            mine, there = os.fstat(self._lock), os.lstat(f"{self.state.folder}/{LOCK}")
         except OSError:
             return False
         return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
@@ -217,19 +182,22 @@ class Service:
                 self._folder, self._lock = place
             self._listen(self._folder, self._agent)
         except TryAgain as error:
-            self.log.error(f"the lock was removed, and {error}: this one ends")
+            self.state.log.error(f"the lock was removed, and {error}: this one ends")
             self.displaced = error
             self.stopping()
         except HostRefused as error:
-            self.alarms.set(REMOVED, f"lock or sockets were removed, and cannot be made again: {error}")
+            self.state.alarms.set(REMOVED, f"lock or sockets were removed, and cannot be made again: {error}")
         else:
-            self.alarms.clear(REMOVED)
-            self.log.warning(f"lock or sockets were removed from {self._folder.path}: they were made again")
+            self.state.alarms.clear(REMOVED)
+            self.state.log.warning(f"lock or sockets were removed from {self._folder.path}: they were made again")
 
-    @property
-    def descriptor(self) -> int:
-        """Becomes readable when a signal has come: then call ``signalled``."""
-        return self._reader.fileno()
+    def hooks(self, open_node: Callable[[Settings], Node]) -> Serving:
+        """Make the hooks' server; ``open_node`` opens a node for one call, by these settings."""
+        return Serving(self.state, open_node)
+
+    def begin(self, loop: Scheduler) -> None:
+        """Have signals heeded in the loop. In the main thread."""
+        loop.watch(self._reader.fileno(), self.signalled)
 
     def signalled(self) -> None:
         """Does what the signals that have come ask for. In the main thread."""
@@ -244,7 +212,7 @@ class Service:
 
     def stopping(self) -> None:
         """Tells everybody that we end, and the agent to do so."""
-        self.standing.state = "stopping"
+        self.state.standing.state = "stopping"
         self.notifier.stopping()
         if self._agent is not None:
             self._agent.stop()
@@ -252,45 +220,38 @@ class Service:
     def reload(self) -> bool:
         """Reads the settings again; a broken file leaves the old ones in force, and is an alarm until it is whole again."""
         self.notifier.reloading()
-        try:
-            settings = load(self.paths)
-        except SettingsInvalid as error:
-            self.standing.settings = f"broken, those from before are in force: {printable(str(error).replace(chr(10), '; '))}"
-            self.alarms.set("settings", self.standing.settings)
-            self.notifier.ready()
-            return False
-        self.alarms.clear("settings")
-        self._apply(settings)
-        if self._exposition is not None:
-            self._exposition.configure(settings)
-        if self._agent is not None:
-            self._agent.reloaded(settings)
-        self.log.info("the settings were read again")
-        for line in settings.renamed:
-            self.log.warning(line)
+        read, settings = self.state.reload(), self.state.settings
+        if read:
+            if self._exposition is not None:
+                self._exposition.configure(settings)
+            if self._agent is not None:
+                self._agent.reloaded(settings)
+            self.state.log.info("the settings were read again")
+            for line in settings.renamed:
+                self.state.log.warning(line)
         self.notifier.ready()
-        return True
+        return read
 
     def ready(self, text: str = "") -> None:
         """The agent is at work: the first picture was read."""
-        self.standing.state = "running"
+        self.state.standing.state = "running"
         self.notifier.ready()
         self.say(text)
 
     def say(self, text: str) -> None:
         """One line on how things are, for `systemctl status`."""
-        self.standing.text = text
+        self.state.standing.text = text
         self.notifier.status(text)
 
     def tick(self) -> float:
         """The loop turns: a sign of life, unless a worker hangs. Returns when it is to be called again (monotonic seconds)."""
-        now = self.clock.now()
-        self.standing.turned = now
+        now = self.state.clock.now()
+        self.state.standing.turned = now
         trouble = self._agent.hanging() if self._agent is not None else ""
         if trouble:
-            self.alarms.set("stuck", trouble)  # without signs of life the service manager starts us anew, which loses nothing
+            self.state.alarms.set("stuck", trouble)  # without signs of life the service manager starts us anew, which loses nothing
         else:
-            self.alarms.clear("stuck")
+            self.state.alarms.clear("stuck")
             self.notifier.alive()
         return now + (min(self.notifier.watchdog / 2, TURN) or TURN)
 
@@ -315,14 +276,7 @@ class Service:
         if self._folder is not None:
             self._folder.close()
             self._folder = None
-        for log in self._logs:
-            log.close()
-
-    def _apply(self, settings: Settings) -> None:
-        self.settings = settings
-        self.standing.settings = "in force"
-        for sender in self._senders:
-            sender.facility = settings.syslog_facility
+        self.logs.close()
 
 
 def _locked(within: Folder) -> int:
@@ -349,13 +303,3 @@ def _locked(within: Folder) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
     return descriptor
-
-
-def start_delay(settings: Settings, environ: Mapping[str, str], paths: Paths, chance: Callable[[], float] = random.random) -> float:
-    """How long after the start the first reaping is (seconds). By itself: a random time where systemd has started us on a node with
-    Ganeti, whose other nodes may be starting too and whose files may come late; else at once. ``chance`` gives 0 to 1."""
-    if settings.agent_start_delay != "auto":
-        return float(settings.agent_start_delay)
-    if "INVOCATION_ID" in environ and os.path.isdir(paths.ganeti_run):
-        return SHORTEST + (LONGEST - SHORTEST) * chance()
-    return 0.0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from netregistry.request import Done
 
 MOST_PARTS = 50  #: requests of a batch
+#: Requests that are no part of a batch: the service reads certificates and keys before, and signs after; and two authorities are the most.
+ALONE = frozenset(("authority.add", "certificate.join", "certificate.renew"))
 
 
 class Action(NamedTuple):

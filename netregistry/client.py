@@ -163,8 +163,11 @@ class Client:
         return self._pieces("backup", _blocks)
 
     def export(self) -> Iterator[bytes]:
-        """Give the registry as lines of JSON (netregistry.exchange). Raises as ``get`` does."""
-        return self._pieces("export", _lines)
+        """Give the registry as lines of JSON (netregistry.exchange), in printable ASCII. Raises as ``get`` does; Garbled."""
+        for line in self._pieces("export", _lines):
+            if not (line.isascii() and line.decode("ascii")[:-1].isprintable()):  # it may be shown on a terminal
+                raise Garbled(f"the registry's answer is no JSON of ours: {escaped(line[:80].decode('latin-1'))}")
+            yield line
 
     def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse, Connection], Iterator[bytes]]) -> Iterator[bytes]:
         connection, response = self._begun(self._seconds, "GET", _target(place, {}))

@@ -15,7 +15,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from netregistry.actions import ACTIONS, MOST_PARTS, Batch
+from netregistry.actions import ACTIONS, ALONE, MOST_PARTS, Batch
 from netregistry.draft import Commit, Draft
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, load, read
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 50  #: of a request that others keep on overtaking
 AGAIN = 5  #: times that a commit without answer is sent
 REMEMBERED = 10_000  #: refusals
+LONGEST_REFUSAL = 4096  #: characters of one that is remembered with all that it says
+ALWAYS = ("type", "title", "status", "detail")  #: what is remembered of a longer one
 LATE = 3_600_000  #: milliseconds for which every request is remembered, at least
 EARLY = 300_000  #: milliseconds that the clock of who asks may be fast
 
@@ -156,19 +158,20 @@ class Core:
     def answer(self, call: Call, who: Identity) -> Steps:
         """Answer a request; never raises Refused: a refusal is a response with a problem document."""
         what = asked(call)
-        same = (call.id, what, who.role, who.name)
-        if same in self._refused:
-            return self._refused[same]
+        same: tuple[str, ...] = ()
         try:
             call = call._replace(id=read(_Identified, {"id": call.id}).id)
+            same = call.id, what, who.role, who.name
+            if same in self._refused:
+                return self._refused[same]
             return (yield from self._answered(call, who, what))
         except Invalid as error:
             refused = Refused("invalid", str(error), field=error.field, expected=error.expected)
         except Refused as error:
             refused = error
         response = Response(refused.code, refused.problem())
-        if response.status < 500 and not call.dry_run:
-            self._refused[same] = response
+        if same and response.status < 500 and not call.dry_run:
+            self._refused[same] = _short(response)
             if len(self._refused) > REMEMBERED:
                 del self._refused[next(iter(self._refused))]
         return response
@@ -288,6 +291,14 @@ class Core:
         return Response(entry.status, entry.body, f"{self.view.epoch}:{found.revision}")
 
 
+def _short(refusal: Response) -> Response:
+    """Give a refusal as it is remembered: there are thousands, and what one lists beside may be long."""
+    if len(json.dumps(refusal.body)) <= LONGEST_REFUSAL:
+        return refusal
+    kept = {name: value[:LONGEST_REFUSAL] if isinstance(value, str) else value for name, value in refusal.body.items() if name in ALWAYS}
+    return refusal._replace(body=kept)
+
+
 def asked(call: Call) -> str:
     """Give what tells what a request asks for from what another one does; "" for reports, which have an order of their own."""
     if call.action == "report":
@@ -306,7 +317,7 @@ def _planned(draft: Draft, call: Call) -> Done:
     bodies = []
     for place, part in enumerate(parts):
         try:
-            bodies.append(_done(draft, part).body)
+            bodies.append(_done(draft, part, beside=True).body)
         except Refused as error:
             raise Refused(error.kind, f"parts[{place}]: {error.detail}", part=place, **error.more) from None
         except Invalid as error:
@@ -314,9 +325,12 @@ def _planned(draft: Draft, call: Call) -> Done:
     return Done(200, "", bodies)
 
 
-def _done(draft: Draft, part: Part) -> Done:
+def _done(draft: Draft, part: Part, beside: bool = False) -> Done:
+    """Do one request in a draft. ``beside``: it is a part of a batch. Raises Refused, Invalid."""
     action = ACTIONS.get(part.action)
     if action is None:
         raise Invalid("action", part.action, f"one of {', '.join(ACTIONS)}")
     check(part.action, draft.who.role)
+    if beside and part.action in ALONE:
+        raise Invalid("action", part.action, "what may be part of a batch: this has an endpoint of its own")
     return action.rule(draft, part)

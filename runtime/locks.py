@@ -34,12 +34,39 @@ from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Protocol
 
     from runtime.folder import Folder
 
     #: For each file, by its set and number, the gate of a process's threads.
     Gates = Mapping[tuple[str, int], threading.Lock]
+
+    class Lock(Protocol):
+        """One lock, open: it is nobody's, ours, or another's."""
+
+        def taken(self, shared: bool = False) -> bool:
+            """Take it, unless another has it; tell whether it is ours. ``shared``: with others that take it so. Never waits."""
+            ...
+
+        def close(self) -> None:
+            """Let it go; nothing, where it is closed."""
+            ...
+
+    class Locking(Protocol):
+        """Makes the locks of one call: ``Locks``, or those of a simulated node, which lie in no file."""
+
+        def __call__(
+            self,
+            folder: Folder,
+            deadline: float,
+            clock: Callable[[], float],
+            sleep: Callable[[float], None],
+            proc: str,
+            gates: Gates | None,
+            kept: Iterable[str],
+        ) -> Locks: ...
+
 
 FILES = 64
 DEVICE, UUID, KEY = "device", "uuid", "key"
@@ -54,7 +81,7 @@ def number(name: str) -> int:
 
 
 class Locks:
-    """The locks that one hook holds; leaving the context releases them all.
+    """The locks that one hook holds; leaving the context releases them all. What a lock is (a file) only ``_opened``, ``_holders`` know.
 
     ``deadline``: by ``clock``, in its seconds; ``sleep`` waits between attempts. Raises TryAgain at the deadline.
     ``gates``: those of this process, where it has several threads. ``kept``: names whose locks a process holds that waits for this one to
@@ -76,7 +103,7 @@ class Locks:
         self._gates = gates
         #: Of each set the files that are locked, or just waited for. What is open is nowhere else: a signal may come between any two steps,
         #: and what nobody knew of would be held until this process has ended, which may wait for it itself.
-        self._held: dict[str, dict[int, io.FileIO]] = {}
+        self._held: dict[str, dict[int, Lock]] = {}
 
     def __enter__(self) -> Locks:
         return self
@@ -155,70 +182,99 @@ class Locks:
             self._release(which)
             raise
 
-    def _lock(self, which: str, file: int, name: str, held: dict[int, io.FileIO]) -> None:
+    def _lock(self, which: str, file: int, name: str, held: dict[int, Lock]) -> None:
         """Lock a file, which is among ``held`` from when it is waited for."""
         gate = self._gates[which, file] if self._gates is not None else None
         if gate is not None and not gate.acquire(timeout=max(self._deadline - self._clock(), 0.0)):
-            with _open(self._folder, which, file) as opened:
-                raise self._too_late(which, name, opened.fileno())
+            raise self._too_late(which, file, name)
         try:
-            held[file] = _open(self._folder, which, file)
+            held[file] = self._opened(which, file)
         except BaseException:
             if gate is not None:
                 gate.release()
             raise
-        self._wait(which, name, held[file].fileno())
+        self._wait(which, file, name, held[file])
 
     def lasts(self, deadline: float) -> None:
         """Wait for what is taken from now on until then at least: a way back has time of its own."""
         self._deadline = max(self._deadline, deadline)
 
-    def _wait(self, which: str, name: str, descriptor: int) -> None:
-        """Until the file is locked. Raises TryAgain."""
+    def _wait(self, which: str, file: int, name: str, lock: Lock) -> None:
+        """Until the lock is ours. Raises TryAgain."""
         pause = SHORTEST
-        while not _try(descriptor, fcntl.LOCK_EX):
+        while not lock.taken():
             if which != KEY and number(name) in self._kept:
                 kept = self._kept[number(name)]
                 why = "" if kept == name else f", which has the same lock file as {escaped(name)},"
                 raise WaitsForUs(f"whoever is at work on {which} {escaped(kept)}{why} waits until this script has ended")
             left = self._deadline - self._clock()
             if left <= 0:
-                raise self._too_late(which, name, descriptor)
+                raise self._too_late(which, file, name)
             self._sleep(min(pause, left))
             pause = min(pause * 2, LONGEST)
 
-    def _too_late(self, which: str, name: str, descriptor: int) -> TryAgain:
-        holder = self._holder(descriptor)
+    def _too_late(self, which: str, file: int, name: str) -> TryAgain:
+        holder = next((int(pid) for pid in self._holders(which, file) if pid.isdigit()), 0)
         by = f" by process {holder}" if holder else ""
         return TryAgain(f"the lock of {which} {escaped(name)}, or of another that has the same lock file, is held{by}: try again")
 
-    def _holder(self, descriptor: int) -> int:
-        """The process that holds the lock, by /proc/locks (proc_locks(5)); 0 if that does not say."""
-        found = os.fstat(descriptor)
-        file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    def held(self, uuid: str) -> bool:
+        """Does another process hold the lock of this NIC, or of one that shares its file?"""
+        lock = self._opened(UUID, number(uuid))
         try:
+            return not lock.taken(shared=True)
+        finally:
+            lock.close()
+
+    def seen(self, uuid: str) -> bool:
+        """Tell whether a process is seen to hold the lock of this NIC, or of one that shares its file, without a touch of the file.
+
+        So who watches the folder is told of nothing. A process of another PID namespace may hold it unseen.
+        """
+        return any(True for _pid in self._holders(UUID, number(uuid)))
+
+    # -- what a lock is
+
+    def _opened(self, which: str, file: int) -> Lock:
+        return _open(self._folder, which, file)
+
+    def _holders(self, which: str, file: int) -> Iterator[str]:
+        """Give the processes that hold a lock, by /proc/locks (proc_locks(5)); none if that does not say."""
+        try:
+            found = os.stat(_name(which, file), dir_fd=self._folder.descriptor, follow_symlinks=False)
+            place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
             with open(f"{self._proc}/locks", encoding="ascii", errors="replace") as lines:
                 for line in lines:
                     fields = line.split()
-                    if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == file and fields[4].isdigit():
-                        return int(fields[4])
+                    if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == place:
+                        yield fields[4]
         except OSError:
             pass
-        return 0
-
-    def held(self, uuid: str) -> bool:
-        """Does another process hold the lock of this NIC, or of one that shares its file?"""
-        with _open(self._folder, UUID, number(uuid)) as opened:
-            return not _try(opened.fileno(), fcntl.LOCK_SH)
 
 
-def _open(folder: Folder, which: str, file: int) -> io.FileIO:
-    name = f"{which}-{file:02d}"
+class LockFile(io.FileIO):
+    """The lock that is one file."""
+
+    def taken(self, shared: bool = False) -> bool:
+        """See Lock."""
+        try:
+            fcntl.flock(self.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _name(which: str, file: int) -> str:
+    return f"{which}-{file:02d}"
+
+
+def _open(folder: Folder, which: str, file: int) -> LockFile:
+    name = _name(which, file)
     # to read is enough for flock(2), and possible for one that is there in a filesystem that has become read-only
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    opened: io.FileIO | None = None
+    opened: LockFile | None = None
     try:
-        opened = io.FileIO(os.open(name, flags, 0o600, dir_fd=folder.descriptor))
+        opened = LockFile(os.open(name, flags, 0o600, dir_fd=folder.descriptor))
         plain(os.fstat(opened.fileno()), f"{folder.path}/{name}")
         return opened
     except OSError as error:
@@ -227,11 +283,3 @@ def _open(folder: Folder, which: str, file: int) -> io.FileIO:
         if opened is not None:
             opened.close()
         raise
-
-
-def _try(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

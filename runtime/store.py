@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from runtime.folder import Folder
-    from runtime.locks import Gates
+    from runtime.locks import Gates, Locking
     from runtime.owed import Owed
     from runtime.paths import Paths
     from runtime.record import Record
@@ -31,16 +31,23 @@ class Store:
     """The records of one network namespace, ``netns`` (SO_NETNS_COOKIE), in the boot ``boot``.
 
     ``readonly``: nothing is created, moved or changed, and writing methods raise AssertionError. ``problems`` gathers what was wrong
-    with files met on the way, one line each. ``gates``: see runtime.locks. ``parse``: what makes a record of a file's bytes, where one
-    is asked for: it may remember it.
+    with files met on the way, one line each. ``gates``, ``locking``: see runtime.locks. ``parse``: what makes a record of a file's bytes,
+    where one is asked for: it may remember it.
     """
 
     def __init__(
-        self, paths: Paths, netns: int, boot: str, readonly: bool = False, gates: Gates | None = None, parse: Parse = from_json
+        self,
+        paths: Paths,
+        netns: int,
+        boot: str,
+        readonly: bool = False,
+        gates: Gates | None = None,
+        parse: Parse = from_json,
+        locking: Locking = Locks,
     ) -> None:
         self.paths, self.netns, self.boot, self.readonly = paths, netns, boot, readonly
         self.problems: list[str] = []
-        self._gates, self._parse = gates, parse
+        self._gates, self._parse, self._locking = gates, parse, locking
         self.kept: tuple[str, ...] = ()  #: see runtime.locks
         self._layout = Layout(paths.state, netns, boot, readonly)
         self._links = Links(self._layout)
@@ -48,6 +55,7 @@ class Store:
         self._owed: Owed | None = None
 
     def close(self) -> None:
+        """Close what is open; it is opened again where it is needed."""
         self._layout.close()
 
     def __enter__(self) -> Store:
@@ -58,7 +66,7 @@ class Store:
 
     def locks(self, deadline: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> Locks:
         """The locks beside these records; see runtime.locks. Raises HostRefused."""
-        return Locks(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc, self._gates, self.kept)
+        return self._locking(self._layout.make("locks"), deadline, clock, sleep, self.paths.proc, self._gates, self.kept)
 
     def folder(self, name: str) -> Folder:
         """The folder ``name`` of the layout, made if need be; it is the store's to close. For those who watch it. Raises HostRefused."""

@@ -4,47 +4,33 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from examples.clusterlib.story import SECONDS, Registry, promised
+from examples.clusterlib.machine import Machine
+from examples.clusterlib.story import SECONDS, Registry, promised, within
 from examples.demolib.guest import Guest
 from examples.demolib.image import Image
 from examples.demolib.place import private_mounts
 from examples.demolib.plans import Plan
 from examples.demolib.show import Failed, command, heading, output, trouble
 from tests.support.ganeti_configuration import CLUSTER, NETWORKS, NICS, Cluster, GanetiNode
-from tests.support.netns import run
-from tests.support.node import Node, fresh
+from tests.support.node import fresh
 
 #: Seconds: until a guest has booted, by emulation on a busy machine; until what is changed is seen by it; until what is gone is gone.
 BOOT, SEEN, GONE = 120.0, 10.0, 40.0
 WORLD = "10.99.1.9"
 
 
-class Member:
-    """One node of the cluster: the process that is in its namespaces, and the guest on it."""
+class Member(Machine):
+    """One node of the cluster, and the guest on it."""
 
-    def __init__(self, checkout: Path, image: Image, here: Node, number: int, instance: str) -> None:
-        self._checkout, self.name, self.number = checkout, f"node{number}", number
-        self.address, self.uuid = f"10.99.1.{number}", NICS[number]
-        python = str(checkout / ".venv/bin/python")
-        argv = ["unshare", "--mount", "--net", "--uts", "--propagation", "unchanged", python, "-m", "examples.clusterlib.node"]
-        self._process = subprocess.Popen(
-            [*argv, self.name, f"{self.address}/24"], cwd=checkout, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._heard("there")
-        pid = self._process.pid
-        run("ip", "link", "add", self.name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-        self._inside = ("nsenter", "--target", str(pid), "--mount", "--net", "--uts", "--")
-        self.run("ip", "link", "set", "eth0", "up")
-        run("ip", "link", "set", self.name, "master", "lan0", "up")
+    def __init__(self, checkout: Path, image: Image, number: int, instance: str) -> None:
+        super().__init__(checkout, number)
+        self.uuid = NICS[number]
         plan = Plan(
             instance, number, "bridged", f"10.99.1.{number + 10}/24", WORLD, (self.address, WORLD), f"on {self.name}", watch=self.address
         )
-        self.guest = Guest(plan, image, checkout / "hooks", self._inside, f"/proc/{pid}/root", self._variables(plan))
+        self.guest = Guest(plan, image, checkout / "hooks", self.inside, self.root, self._variables(plan))
 
     def _variables(self, plan: Plan) -> dict[str, str]:
         """Give what Ganeti says to the hooks."""
@@ -53,41 +39,15 @@ class Member:
         network = {"NETWORK_NAME": "blue", "NETWORK_UUID": NETWORKS[0], "NETWORK_SUBNET": "10.99.1.0/24", "NETWORK_GATEWAY": WORLD}
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **nic, **network}
 
-    def _heard(self, word: str) -> None:
-        if self._process.stdout is None or self._process.stdout.readline().strip() != word:
-            raise Failed(f"{self.name} has not come up")
-
-    def _go(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.write("\n")
-            self._process.stdin.flush()
-
-    def run(self, *argv: str) -> str:
-        """Run a program on the node."""
-        return run(*self._inside, *argv)
-
-    def type(self, *words: str) -> str:
-        """Run a command of netcommon on the node, and show both it and what it prints."""
-        command(f"{self.name}: netcommon " + " ".join(words))
-        said = self.run(str(self._checkout / ".venv/bin/netcommon"), *words)
-        output(said)
-        return said
-
     def join(self) -> None:
         """Let the node join the registry, and its agent run."""
         self.type("registry", "node", "join", self.name)
-        command(f"{self.name}: systemctl start netcommon-agent")
-        self._go()
-        self._heard("ready")
+        self.start_agent()
 
     def end(self) -> None:
+        """End the guest and the node."""
         self.guest.kill()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        super().end()
 
 
 class Site:
@@ -136,14 +96,6 @@ class Site:
         self._ganeti.stop()
 
 
-def within(seconds: float, condition: Callable[[], Any], text: str) -> None:
-    """Wait until something is so, and say after how long. Raises Failed where it is not in time."""
-    begin = time.monotonic()
-    while not (good := bool(condition())) and time.monotonic() < begin + seconds:
-        time.sleep(0.05)
-    promised(good, f"{text}, after {time.monotonic() - begin:.1f} s" if good else f"{text}: not within {seconds:.0f} s")
-
-
 def play(checkout: Path, image: Image) -> int:
     """Tell the whole story in the namespaces that the caller has made; give the exit status."""
     private_mounts()
@@ -156,7 +108,7 @@ def play(checkout: Path, image: Image) -> int:
         try:
             site.fill()
             for number, instance in ((1, "web"), (2, "mail")):
-                members.append(Member(checkout, image, here, number, instance))
+                members.append(Member(checkout, image, number, instance))
                 members[-1].join()
                 site.registry.type("node", "set", members[-1].name, f"cluster={CLUSTER}")
             _told(site, *members)

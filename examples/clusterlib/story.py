@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,28 @@ CLUSTER = "gnt.example.com"
 
 
 class Registry:
-    """A registry below a folder, its command line, and its service while it runs."""
+    """A registry below a folder, its command line, and its service while it runs.
 
-    def __init__(self, checkout: Path, folder: Path) -> None:
-        self._checkout, self.root = checkout, folder
-        self.socket = folder / "run/netregistry/socket"
-        self.socket.parent.mkdir(mode=0o700, parents=True)
+    ``machine``: the name of the machine that it is on, where it is not this one; ``inside``: the command that runs another one there, whose
+    files are below ``outside``.
+    """
+
+    def __init__(self, checkout: Path, folder: Path, machine: str = "", inside: Sequence[str] = (), outside: str = "") -> None:
+        self._checkout, self.root, self._inside = checkout, folder, inside
+        self._prompt = f"{machine}: " if machine else ""
+        self.socket = Path(f"{outside}{folder / 'run/netregistry/socket'}")
+        self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._service: subprocess.Popen[bytes] | None = None
 
-    def _argv(self, *words: str) -> list[str]:
+    def argv(self, *words: str) -> list[str]:
+        """Give the command that runs one of netcommon registry."""
         root = () if self.root == Path("/") else ("--root", str(self.root))
-        return [str(self._checkout / ".venv/bin/netcommon"), *root, "registry", *words]
+        return [*self._inside, str(self._checkout / ".venv/bin/netcommon"), *root, "registry", *words]
 
     def type(self, *words: str) -> str:
         """Run a command of netcommon registry, and show both it and what it prints."""
-        command("netcommon registry " + " ".join(word if " " not in word else f'"{word}"' for word in words))
-        done = subprocess.run(self._argv(*words), capture_output=True, text=True, check=False, timeout=SECONDS)
+        command(f"{self._prompt}netcommon registry " + " ".join(word if " " not in word else f'"{word}"' for word in words))
+        done = subprocess.run(self.argv(*words), capture_output=True, text=True, check=False, timeout=SECONDS)
         output(done.stdout + done.stderr)
         if done.returncode:
             raise Failed
@@ -41,14 +48,14 @@ class Registry:
 
     def look(self, *words: str) -> list[dict[str, Any]]:
         """Give the items of a list, without showing it."""
-        done = subprocess.run([*self._argv(*words), "--json"], capture_output=True, text=True, check=True, timeout=SECONDS)
+        done = subprocess.run([*self.argv(*words), "--json"], capture_output=True, text=True, check=True, timeout=SECONDS)
         items: list[dict[str, Any]] = json.loads(done.stdout)["items"]
         return items
 
     def start(self) -> None:
         """Start the service, and wait until it answers."""
-        command("systemctl start netcommon-registry")
-        self._service = subprocess.Popen(self._argv("serve"), stderr=subprocess.DEVNULL)
+        command(f"{self._prompt}systemctl start netcommon-registry")
+        self._service = subprocess.Popen(self.argv("serve"), stderr=subprocess.DEVNULL)
         end = time.monotonic() + SECONDS
         with socket.socket(socket.AF_UNIX) as asking:
             while asking.connect_ex(str(self.socket)):
@@ -56,6 +63,11 @@ class Registry:
                     verdict(False, "the service runs")
                     raise Failed
                 time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the service as systemd does, and show the command."""
+        command(f"{self._prompt}systemctl stop netcommon-registry")
+        self.end(signal.SIGTERM)
 
     def end(self, number: signal.Signals) -> None:
         """End the service by a signal, if it runs."""
@@ -75,16 +87,29 @@ def promised(good: bool, text: str) -> None:
         raise Failed
 
 
+def within(seconds: float, condition: Callable[[], Any], text: str) -> None:
+    """Wait until something is so, and say after how long. Raises Failed where it is not in time."""
+    begin = time.monotonic()
+    while not (good := bool(condition())) and time.monotonic() < begin + seconds:
+        time.sleep(0.05)
+    promised(good, f"{text}, after {time.monotonic() - begin:.1f} s" if good else f"{text}: not within {seconds:.0f} s")
+
+
 def play(checkout: Path, folder: Path) -> None:
-    """Tell the whole story. Raises Failed."""
+    """Tell the whole story in a folder. Raises Failed."""
     registry = Registry(checkout, folder)
     try:
-        _filled(registry)
-        _in_conflict(registry)
-        _killed(registry)
-        _restored(registry)
+        tell(registry)
     finally:
         registry.end(signal.SIGTERM)
+
+
+def tell(registry: Registry) -> None:
+    """Tell the whole story of a registry, which runs at the end. Raises Failed."""
+    _filled(registry)
+    _in_conflict(registry)
+    _killed(registry)
+    _restored(registry)
 
 
 def _filled(registry: Registry) -> None:
@@ -130,13 +155,12 @@ def _killed(registry: Registry) -> None:
 def _restored(registry: Registry) -> None:
     heading("A mistake is undone by a copy")
     before = [item["nic"] for item in registry.look("nic", "list")]
-    copy = str(registry.root / "copy.sqlite")
+    copy = str(registry.root / "var/lib/netregistry/copy.sqlite")
     registry.type("backup", copy)
     registry.type("nic", "delete", "web1/0")
     registry.type("history")
     promised(len(registry.look("nic", "list")) == len(before) - 1, "the NIC is gone, and the history says who it was")
-    command("systemctl stop netcommon-registry")
-    registry.end(signal.SIGTERM)
+    registry.stop()
     registry.type("restore", copy)
     registry.start()
     promised([item["nic"] for item in registry.look("nic", "list")] == before, "it is back with its address")

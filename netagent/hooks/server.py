@@ -21,16 +21,17 @@ from netagent.dispatcher import HANGS, tell
 from netagent.hooks.protocol import BUSY, LARGEST, LONGEST_ANSWER, MALFORMED, STRANGER, Given, Latest, handed_back, limit, read
 from netagent.hooks.session import Kept, Warm
 from netagent.observe.hook_reports import WARM, bound, called
-from netagent.service import Service
 from netagent.socket_server import CREDENTIALS, Accepting
+from netagent.state import State
 from netcommon.doors.agent_report import SO_NETNS_COOKIE
-from netcommon.scripts.site import Execute
 from netcommon.settings.model import Settings
 from runtime.errors import UNAVAILABLE
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.context import Later
+    from collections.abc import Callable
+
+    from netcommon.lifecycle.context import Node
 
 #: The socket's name in the folder of the agents, before the number of the network namespace: what a hook can find out without a library.
 SOCKET = "hooks-"
@@ -51,11 +52,11 @@ COOKIE = Struct("=Q")
 class Serving:
     """Serves hooks from ``configure`` until ``close``. Every method but the threads' own is for the main thread."""
 
-    def __init__(self, service: Service, later: Later, execute: Execute) -> None:
-        self._service, self._later, self._execute = service, later, execute
-        self._log = service.make_log()
-        self._now = service.clock.now
-        self._latest = Latest(service.paths, service.clock.wall)
+    def __init__(self, state: State, open_node: Callable[[Settings], Node]) -> None:
+        self._state, self._open_node = state, open_node
+        self._log = state.make_log()
+        self._now = state.clock.now
+        self._latest = Latest(state.paths, state.clock.wall)
         self._lock = threading.Lock()
         self._folder: Folder | None = None
         self._begun = False  #: ``configure`` was called: there should be a socket, if the settings want one
@@ -72,7 +73,7 @@ class Serving:
         """Begins or ends, as the settings have it. Raises HostRefused."""
         self._begun = True
         if settings.agent_hook_socket and self._folder is None:
-            paths = self._service.paths
+            paths = self._state.paths
             self._folder = Folder.make(f"{paths.state}/agent")
             self._name = f"{SOCKET}{os.stat(f'{paths.proc}/self/ns/net').st_ino}"
             listener = bound(self._folder, self._name, socket.SOCK_SEQPACKET)
@@ -116,7 +117,7 @@ class Serving:
     def hanging(self) -> str:
         """A call that will not end any more, "" if there is none."""
         with self._lock:
-            since = self._now() - self._service.settings.hook_timeout - HANGS
+            since = self._now() - self._state.settings.hook_timeout - HANGS
             late = [what for what, begun in self._working.values() if begun < since]
         return f"at work without end: {', '.join(late)}" if late else ""
 
@@ -160,13 +161,13 @@ class Serving:
         if given is None or settings is None or why:
             self._hand_back(MALFORMED if given is None else why)
             return
-        why = self._stranger(hook, given) or handed_back(given, settings, self._service.paths)
+        why = self._stranger(hook, given) or handed_back(given, settings, self._state.paths)
         if why:
             self._hand_back(why)
             return
         with self._lock:
             kept = self._kept.pop() if self._kept else None
-        kept = kept or Kept(self._service.paths, self._service.clock, self._later, self._execute)
+        kept = kept or Kept(self._state.paths, self._state.clock, self._open_node)
         try:
             hook.send(b"ready %d" % limit(settings))
             if hook.recv(16) == b"go":
@@ -193,22 +194,22 @@ class Serving:
             try:
                 hook.send(f"{status}\n{text}".encode("utf-8", "backslashreplace")[: LONGEST_ANSWER - 1])
             finally:
-                called(self._service.metrics, door.name, door.mode, status, self._now() - door.started, WARM)
+                called(self._state.metrics, door.name, door.mode, status, self._now() - door.started, WARM)
 
     def _stranger(self, hook: socket.socket, given: Given) -> str:
         """STRANGER for a caller who is not root, or not in our network namespace or our namespace of processes."""
         pid, user, _group = CREDENTIALS.unpack(hook.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
         ours = user in (0, os.geteuid()) and pid == given.pid
-        return "" if ours and self._netns(hook, pid) == self._service.identity.netns else STRANGER
+        return "" if ours and self._netns(hook, pid) == self._state.identity.netns else STRANGER
 
     def _netns(self, hook: socket.socket, pid: int) -> int:
         """The network namespace of a hook: an accepted socket is in the one of who has connected (unix(7) does not say; af_unix.c)."""
         try:
             return int(COOKIE.unpack(hook.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, COOKIE.size))[0])
         except OSError:  # before Linux 5.14 it is known by its number
-            return os.stat(f"{self._service.paths.proc}/{pid}/ns/net").st_ino
+            return os.stat(f"{self._state.paths.proc}/{pid}/ns/net").st_ino
 
     def _hand_back(self, why: str) -> None:
         with self._lock:
             self._handed_back[why] += 1
-        self._service.metrics.count("netcommon_hook_handed_back_total", reason=why)
+        self._state.metrics.count("netcommon_hook_handed_back_total", reason=why)

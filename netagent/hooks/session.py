@@ -5,28 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netagent.hooks.protocol import DOORS, Given
-from netagent.record_cache import PARSED
-from netagent.thread_locks import GATES
 from netcommon.doors.call import Door
-from netcommon.lifecycle.context import Clock, Node, open_node
+from netcommon.lifecycle.context import Clock, Node
 from netcommon.log import Journal, Log, Syslog
-from netcommon.scripts.site import Execute
 from netcommon.settings.model import Settings
 from runtime.errors import OK
 from runtime.paths import Paths
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.context import Later
+    from collections.abc import Callable
 
 
 class Kept:
     """What one call after the other uses, one at a time."""
 
-    def __init__(self, paths: Paths, clock: Clock, later: Later, execute: Execute) -> None:
+    def __init__(self, paths: Paths, clock: Clock, open_node: Callable[[Settings], Node]) -> None:
         self.paths, self.clock = paths, clock
         self.syslog = Syslog(paths.log, wall=clock.wall)
         self.journal = Journal(paths.journal, self.syslog)
-        self._later, self._execute = later, execute
+        self._open_node = open_node
         self._node: Node | None = None
 
     def node(self, settings: Settings) -> Node:
@@ -37,7 +34,7 @@ class Kept:
                 node.store.close()  # it opens what is there now
             return node
         self.close()
-        self._node = open_node(self.paths, settings, self.clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED)
+        self._node = self._open_node(settings)
         return self._node
 
     def close(self) -> None:

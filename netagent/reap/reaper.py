@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from time import thread_time
 from typing import NamedTuple
 
 from netagent.observe.alarms import Alarms
@@ -103,13 +102,13 @@ class Reaper:
         """One inventory, and what may go by it. Returns what it found, and what became of it. Raises nothing that a node may do to us."""
         settings = node.settings
         self._next = self._clock.now() + settings.agent_reap_interval  # whatever happens
-        used = thread_time()
+        used = self._clock.cpu()
         try:
             found, more = self._run(node, call)
         except NetcommonError as error:  # the locks or the records could not be read once more, or our files not be removed
             self._alarms.set(REAPING, str(error))
             found, more = [], True
-        spent = 0.0 if found else thread_time() - used  # where there was nothing to do
+        spent = 0.0 if found else self._clock.cpu() - used  # where there was nothing to do
         wait = apart(settings.agent_reap_interval, spent) * self._random.uniform(1 - JITTER, 1 + JITTER)
         self._next = self._clock.now() + (min(wait, settings.agent_reap_grace) if more else wait)
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 Context = TypeVar("Context")
 Job = Callable[[Context], None]
@@ -58,6 +58,27 @@ class Keyed(Generic[Context]):
     def waiting(self) -> int:
         """How many keys wait."""
         return len(self._waiting)
+
+
+class Works(Protocol):
+    """Does work, by key: ``Pool``, or what does it in the thread that asks for it."""
+
+    def put(self, key: Key, job: Job[Any]) -> None:
+        """See Keyed.put. Returns at once, and before the work is begun."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """How many keys wait."""
+        ...
+
+    def running(self) -> Mapping[Key, float]:
+        """What is being done, and since when (the clock's seconds)."""
+        ...
+
+    def close(self, seconds: float) -> None:
+        """Begins no more work, and waits for what is being done, for ``seconds`` at most."""
+        ...
 
 
 class Pool(Generic[Context]):

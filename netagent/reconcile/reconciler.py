@@ -6,7 +6,6 @@ A hook at work on it, which holds its lock, is never disturbed.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.interfaces import NOBODY, Chronicle, Meter
@@ -26,7 +25,6 @@ from netcommon.operations.base import Operation, intent
 from netcommon.operations.guard.counters import dropped
 from netcommon.operations.guard.table import NicGuard
 from runtime.errors import NetcommonError, TryAgain
-from runtime.locks import UUID, number
 from runtime.record import APPLYING, CHANGING, CLOSING, REVERTING, UP, Record
 from runtime.store import is_key
 
@@ -312,19 +310,9 @@ def _let_go(node: Node, view: View, record: Record) -> bool:
 
 
 def _at_work(node: Node, uuid: str) -> bool:
-    """Whether a process holds the lock of the NIC, by /proc/locks (proc_locks(5)): that opens no lock file, so it is no event.
+    """Whether a process holds the lock of the NIC, as far as can be seen without a touch of it: so that is no event.
 
     One that we cannot see (another PID namespace) holds it all the same: then it is not to be had, and nothing is done either.
     """
-    try:
-        found = os.stat(f"{UUID}-{number(uuid):02d}", dir_fd=node.store.folder("locks").descriptor, follow_symlinks=False)
-        with open(f"{node.paths.proc}/locks", encoding="ascii", errors="replace") as lines:
-            return any(_held(line, found) for line in lines)
-    except OSError:
-        return False
-
-
-def _held(line: str, file: os.stat_result) -> bool:
-    fields = line.split()
-    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
-    return len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == place
+    now = node.clock.now
+    return node.store.locks(now(), now, node.clock.sleep).seen(uuid)

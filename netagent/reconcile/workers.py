@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 from netagent.interfaces import NOBODY, Chronicle, Meter
 from netagent.reconcile.reconciler import Reconciler
 from netagent.reconcile.repair_policy import Repairs
-from netagent.record_cache import PARSED
-from netagent.thread_locks import GATES
-from netcommon.host.linux.host import LinuxHost
-from netcommon.lifecycle.context import Clock, Node, open_node
+from netcommon.lifecycle.context import Node
 from netcommon.log import Log
-from netcommon.scripts.site import Execute
 from netcommon.settings.model import Settings
-from runtime.paths import Paths
 
 if TYPE_CHECKING:
-    from netcommon.lifecycle.context import Later
+    from collections.abc import Callable
 
 
 class Worker:
@@ -25,41 +20,37 @@ class Worker:
 
     def __init__(
         self,
-        paths: Paths,
-        clock: Clock,
+        open_node: Callable[[Settings], Node],
         settings: Settings,
         log: Log,
         repairs: Repairs,
         meter: Meter,
-        later: Later,
-        execute: Execute,
         chronicle: Chronicle = NOBODY,
         ports: set[int] | None = None,
+        frugal: bool = False,
     ) -> None:
-        """``ports``: where the number of its socket to nftables goes, by which its own changes are told from others'."""
+        """``ports``: where the number of its socket to nftables goes, by which its own changes are told from others'.
+
+        ``frugal``: nothing of the records stays open after a piece of work.
+        """
         self.log = log
-        self._clock, self._repairs, self._meter, self._later, self._execute = clock, repairs, meter, later, execute
+        self._open_node, self._repairs, self._meter, self._frugal = open_node, repairs, meter, frugal
         self._chronicle, self._ports = chronicle, ports if ports is not None else set()
-        self.node = self._open(paths, settings)
+        self.node = self._open(settings)
         self.reconciler = Reconciler(self.node, repairs, meter, log, chronicle)
 
-    def _open(self, paths: Paths, settings: Settings) -> Node:
-        node = open_node(paths, settings, self._clock, later=self._later, execute=self._execute, gates=GATES, parse=PARSED)
-        self._port = 0
-        try:
-            if isinstance(node.host, LinuxHost):
-                self._port = node.host.nftables.netlink.port()
-                self._ports.add(self._port)
-        except OSError:
-            pass  # a kernel without it tells nothing of it either
+    def _open(self, settings: Settings) -> Node:
+        node = self._open_node(settings)
+        self._port = node.host.nftables_port()
+        if self._port:
+            self._ports.add(self._port)
         return node
 
     def use(self, settings: Settings) -> None:
         """``settings`` are in force now. What is open is opened anew if they are others, or if its folders are not those at their paths."""
         if settings is not self.node.settings or not self.node.store.stands():
-            paths = self.node.paths
             self.close()
-            self.node = self._open(paths, settings)
+            self.node = self._open(settings)
             self.reconciler = Reconciler(self.node, self._repairs, self._meter, self.log, self._chronicle)
 
     def report(self) -> None:
@@ -68,6 +59,11 @@ class Worker:
         for problem in problems:
             self.log.warning(problem)
         problems.clear()
+
+    def rest(self) -> None:
+        """A piece of work is done."""
+        if self._frugal:
+            self.node.store.close()
 
     def close(self) -> None:
         self._ports.discard(self._port)  # the number may be another's next

@@ -6,10 +6,10 @@ A folder is watched by its open descriptor, so nobody can put another in its pla
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from netagent.events import Event, Overrun
-from runtime.inotify import IN_IGNORED, IN_Q_OVERFLOW, Inotify
+from runtime.inotify import IN_IGNORED, IN_Q_OVERFLOW, Inotify, Seen
 
 SOURCE = "inotify"
 
@@ -24,11 +24,21 @@ class Watch(NamedTuple):
     reader: Reader
 
 
-class FileEvents:
-    """One inotify descriptor. ``lost`` names the watches whose folder has gone since, or whose filesystem was unmounted."""
+class Watcher(Protocol):
+    """Watches folders: runtime.inotify.Inotify, or a part of one that many share."""
 
-    def __init__(self) -> None:
-        self._inotify = Inotify()
+    @property
+    def descriptor(self) -> int: ...
+    def add(self, folder: str, mask: int, what: str) -> int | None: ...
+    def read(self) -> list[Seen]: ...
+    def close(self) -> None: ...
+
+
+class FileEvents:
+    """A watcher's events. ``lost`` names the watches whose folder has gone since, or whose filesystem was unmounted."""
+
+    def __init__(self, watcher: Callable[[], Watcher] = Inotify) -> None:
+        self._inotify = watcher()
         self.descriptor = self._inotify.descriptor
         self._watches: dict[int, Watch] = {}
         self.lost: set[str] = set()

@@ -7,12 +7,12 @@ that is needed is tried again and again, soon after the socket has appeared, and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from netagent.events import FLOWS, SWITCH, Came, Event, Mark
 from netagent.index import Entry, Nics
-from netagent.loop import Loop, Timer
+from netagent.loop import Scheduler, Timer
 from netagent.sources.flow_events import FlowEvents
 from netagent.sources.ovs_events import OvsEvents
 
@@ -39,6 +39,23 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
+class Database(Connection, Protocol):
+    """The connection to the database. ``restoring``: ovs-vswitchd waits until somebody has restored its flows."""
+
+    restoring: bool
+
+    def numbered(self, number: int) -> list[str]:
+        """Give the devices that have this OpenFlow number, of whichever bridge."""
+        ...
+
+
+class Dial(NamedTuple):
+    """Make connections: to the database at a path; to a bridge at a path, by its name, with what names the ports of a number."""
+
+    database: Callable[[str, Callable[[], float]], Database] = OvsEvents
+    bridge: Callable[[str, str, Callable[[int], Iterable[str]], Callable[[], float]], Connection] = FlowEvents
+
+
 class _Line:
     """One connection, and the attempts at it."""
 
@@ -60,15 +77,16 @@ class Switches:
         self,
         path: str,
         clock: Callable[[], float],
-        loop: Loop,
+        loop: Scheduler,
         nics: Nics,
         ready: Callable[[], None],
         restored: Callable[[], None],
+        dial: Dial = Dial(),  # noqa: B008  # a value that never changes
     ) -> None:
         self._folder, self._file = os.path.split(path)
-        self._clock = clock
+        self._clock, self._dial = clock, dial
         self._loop, self._nics, self._ready, self._restored = loop, nics, ready, restored
-        self._database = OvsEvents(path, clock)
+        self._database = dial.database(path, clock)
         self._lines = {DATABASE: _Line(self._database)}
         self._restoring = False
 
@@ -115,7 +133,7 @@ class Switches:
         """Connects, or sets the time of the next attempt."""
         line = self._lines.get(name)
         if line is None:
-            connection = FlowEvents(f"{self._folder}/{self._socket(name)}", name, self._database.numbered, self._clock)
+            connection = self._dial.bridge(f"{self._folder}/{self._socket(name)}", name, self._database.numbered, self._clock)
             line = self._lines[name] = _Line(connection)
         if line.connection.connected:
             return

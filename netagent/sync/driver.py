@@ -6,10 +6,9 @@ Everything here runs in the main thread, but for the jobs, which run in workers'
 from __future__ import annotations
 
 import json
-import secrets
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import hands, local
@@ -50,11 +49,11 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
-    from netagent.loop import Loop, Timer
+    from netagent.loop import Scheduler, Timer
     from netagent.observe.alarms import Alarms
     from netagent.observe.metrics import Metrics
     from netagent.reconcile.workers import Worker
-    from netagent.sync.messages import Doing, Event, Request
+    from netagent.sync.messages import Asking, Doing, Event, Request
     from netagent.sync.rules import Rules
     from netcommon.lifecycle.context import Call, Clock
     from netcommon.log import Log
@@ -73,16 +72,52 @@ ABOUT_OFTEN, ABOUT_SELDOM = 5.0, 300.0  #: seconds between two looks at what the
 ALARMS = ("registry", "registry-lies", "registry-node", "registry-provides", "registry-refused", "registry-reaping", "registry-inventory")
 
 
+class Speaks(Protocol):
+    """Speaks with a registry: ``Session``, or what asks a registry in the same process."""
+
+    stream: int  #: the number of the stream that counts
+
+    @property
+    def moment(self) -> float:
+        """The time at which a request of now is made (seconds since the epoch)."""
+        ...
+
+    def ask(self, request: Asking) -> None:
+        """Ask something; the answer comes as an event, with the stream 0."""
+        ...
+
+    def watch(self, start: str) -> None:
+        """Begin the stream, another one than before."""
+        ...
+
+    def end(self) -> None:
+        """End the stream, if there is one; that is no event."""
+        ...
+
+    def close(self, seconds: float) -> None:
+        """End all; what hangs is waited for so long."""
+        ...
+
+
+class MakeSession(Protocol):
+    """Makes what speaks for a node; see netagent.sync.session.Session."""
+
+    def __call__(
+        self, where: str | Places, node: str, incarnation: str, tell: Callable[[Event, int], None], crowded: Callable[[], bool]
+    ) -> Speaks: ...
+
+
 class Around(NamedTuple):
     """Give the driver what it has of the agent. ``put`` gives a job to the workers; True: with the settings as the file is today."""
 
-    loop: Loop
+    loop: Scheduler
     clock: Clock
     log: Log
     alarms: Alarms
     metrics: Metrics
     put: Put
     call: Callable[[Worker], Call]
+    session: MakeSession | None = None  #: None: Session
 
 
 class Sync:
@@ -92,7 +127,8 @@ class Sync:
         self.node, self._around, self._lib = node, around, lib
         self._now = around.clock.now
         self._timer: Timer | None = None
-        self._session = Session(where, node, _incarnation(state), self._hear, self._crowded)
+        self._chance = chance
+        self._session = (around.session or Session)(where, node, _incarnation(state, chance), self._hear, self._crowded)
         self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known())
         self._closed = False
         self._about_at = 0.0
@@ -257,7 +293,7 @@ class Sync:
         return found if isinstance(found, dict) else None
 
     def _id(self) -> str:
-        return new_id(self._session.moment, secrets.randbits(74))
+        return new_id(self._session.moment, self._chance.getrandbits(74))
 
     # -- what people are told
 
@@ -287,9 +323,9 @@ class Sync:
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
 
 
-def _incarnation(state: str) -> str:
+def _incarnation(state: str, chance: random.Random) -> str:
     """Give the agent's incarnation: one for each boot, so a restarted agent is not taken for another one. It is made anew if need be."""
-    made = str(uuid.uuid4())
+    made = str(uuid.UUID(int=chance.getrandbits(128), version=4))
     try:
         with Folder.make(state) as folder:
             data = folder.read(INCARNATION, 64)

@@ -9,6 +9,7 @@ from typing import IO, Any, cast
 import click
 
 from netcommon import __version__
+from netcommon.log import printable
 from runtime.errors import UNAVAILABLE, NetcommonError
 
 #: Heading of help -> name -> module below netcommon.cli.commands, which has a command of that name; and its help. In the order of use.
@@ -61,14 +62,14 @@ class Failed(click.ClickException):
         self.status, self.advice = error.status, error.advice
 
     def show(self, file: IO[Any] | None = None) -> None:
-        for line in self.message.splitlines():
-            click.echo(f"netcommon: {line}", file=file, err=file is None)
+        for line in self.message.split("\n"):  # what others have said may be in it: a terminal obeys no control character of theirs
+            click.echo(f"netcommon: {printable(line)}", file=file, err=file is None)
         if self.message.endswith(AS_ROOT):
             return  # it says so itself
         if self.status == UNAVAILABLE and os.geteuid() != 0:
             click.echo(f"netcommon: this was not run by root, which may be the reason: {AS_ROOT}", file=file, err=file is None)
         elif self.advice:
-            click.echo(f"netcommon: next: {self.advice}", file=file, err=file is None)
+            click.echo(f"netcommon: next: {printable(self.advice)}", file=file, err=file is None)
 
 
 class LazyGroup(click.Group):

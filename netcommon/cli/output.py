@@ -64,6 +64,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def fields(pairs: Iterable[tuple[str, object]], indent: str = "") -> str:
     """One ``name  value`` a line, values aligned; those that say nothing are left out."""
-    shown = [(name, str(value)) for name, value in pairs if value not in ("", None, ())]
+    shown = [(printable(name), printable(str(value))) for name, value in pairs if value not in ("", None, ())]
     width = max((len(name) for name, _value in shown), default=0)
     return "\n".join(f"{indent}{name.ljust(width)}  {value}" for name, value in shown)

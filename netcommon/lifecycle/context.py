@@ -13,6 +13,7 @@ from netcommon.operations.base import OURS
 from netcommon.operations.link import down_mark
 from netcommon.scripts.site import HOOKS
 from runtime.errors import Interrupted, NetcommonError, SettingsInvalid
+from runtime.locks import Locks
 from runtime.record import REVERTING, from_json
 from runtime.store import Store
 from runtime.typed import TYPE_CHECKING, NamedTuple
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from netcommon.log import Log
     from netcommon.scripts.site import Execute
     from netcommon.settings.model import Settings
-    from runtime.locks import Gates, Locks
+    from runtime.locks import Gates, Locking
     from runtime.paths import Paths
     from runtime.record import Record
     from runtime.store import Parse
@@ -59,11 +60,15 @@ PRE, POST = "pre", "post"
 
 
 class Clock(NamedTuple):
-    """Sources of time: ``now`` is monotonic seconds, ``wall`` seconds since the epoch, ``sleep`` waits for seconds."""
+    """Sources of time: ``now`` is monotonic seconds, ``wall`` seconds since the epoch, ``sleep`` waits for seconds.
+
+    ``cpu``: the seconds of CPU that the calling thread has used.
+    """
 
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    cpu: Callable[[], float] = time.thread_time
 
 
 class Node(NamedTuple):
@@ -98,17 +103,19 @@ def open_node(
     gates: Gates | None = None,
     parse: Parse = from_json,
     closes: Callable[[], None] | None = None,
+    locking: Locking = Locks,
 ) -> Node:
     """Put a node together.
 
     ``readonly``: nothing of its files is written. ``later``, ``execute``: see Node; without ``later``, processes of their own do it, in
     which ``closes`` closes what the caller has open besides. ``gates``, ``parse``: what threads of one process share (runtime.store).
+    ``locking``: other locks than those that are files (runtime.locks).
 
     Raises TryAgain or HostRefused where the kernel does not say which node this is.
     """
     host = make_host(paths, settings, clock)
     identity = host.identity()
-    store = Store(paths, identity.netns, identity.boot, readonly, gates, parse)
+    store = Store(paths, identity.netns, identity.boot, readonly, gates, parse, locking)
     if later is None:
         later = Detached((host.close, store.close, *((closes,) if closes else ())), clock.now, clock.sleep)
     return Node(paths, settings, host, store, identity, clock, later, execute=execute)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PLAIN: dict[Any, tuple[str, str]] = {str: ("string", "a string"), bool: ("boolean", "true or false")}
+LONGEST_NAME = 64  #: characters of a field's name that is shown as it is
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -83,8 +84,9 @@ def load(made: type[T], data: bytes) -> T:
 
 
 def below(where: str, name: object) -> str:
-    """Give the place of a field, as Invalid names it; a name that nobody would give is escaped."""
-    shown = name if isinstance(name, str) and name.isascii() and name.isidentifier() else escaped(name)
+    """Give the place of a field, as Invalid names it; a name that nobody would give is escaped, and cut."""
+    usual = name if isinstance(name, str) and len(name) <= LONGEST_NAME and name.isascii() and name.isidentifier() else ""
+    shown = usual or escaped(name)
     return f"{where}.{shown}" if where else shown
 
 

@@ -12,6 +12,7 @@ from netregistry.refusal import Refused
 from netregistry.request import ANY, Done, matched
 from netregistry.rules import allocation, claims, masters
 from netregistry.rules.networks import forced
+from netregistry.rules.nodes import MOST_NICS
 from runtime.errors import NicInvalid
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def add(draft: Draft, part: Part) -> Done:
         node = draft.node(draft.who.name)
         if node is None:
             raise Refused("missing", f"node {draft.who.name} has not joined, or was forgotten")
+        if (count := len(draft.members("mastered", masters.identity(draft.who))) + 1) > MOST_NICS:
+            raise Refused("too-large", f"node {node.name} would be the master of {count} NICs: {MOST_NICS} are at most", count=count)
         fields["cluster"] = node.cluster
         if part.match:
             matched(draft, keys.reports(node.uuid), part.match)

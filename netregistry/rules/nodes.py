@@ -28,6 +28,7 @@ FIELDS = ("name", "cluster", "kind", "provides")
 #: What a node may say of itself.
 OF_NODE = ("name", "kind")
 FENCED = 100  #: reports
+ITS_OWN = "each has a certificate of its own, which netcommon registry join URL TOKEN gets, on that node"
 
 
 class Reporting(NamedTuple):
@@ -126,6 +127,9 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     names = [report.nic for report in wanted.nics] + list(wanted.removed)
     if len(set(names)) != len(names):
         raise Invalid("nics", "a NIC twice", "each NIC once, reported or removed")
+    added = sum(view.get(keys.seen(who.name, report.nic)) is None for report in wanted.nics)
+    if added and (there := len(view.members("on", who.name)) + added) > MOST_NICS:
+        raise Refused("too-large", f"{there} NICs would be reported by this node: {MOST_NICS} are at most", count=there)
     after, latest = revision(view.epoch, wanted.after), view.reports(who.name)
     if after != view.at(key):
         shown = view.shown_revision(key)
@@ -170,12 +174,19 @@ def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: floa
     return Commit(tests, (Put(key, value, lease), Delete(keys.gone(node.uuid))))
 
 
+MOST_NICS = 4096  #: that one node reports, and that it is the master of: what it says is kept, in memory too
 LONGEST_ABOUT = 256 << 10  #: bytes
 
 
 def _itself(draft: Draft, uuid: str, what: str) -> None:
     if draft.who.role == "node" and draft.who.name != uuid:
-        raise Refused("forbidden", f"a node may {what} itself alone", master=f"node:{uuid}")
+        raise another(uuid, f"may {what}")
+
+
+def another(uuid: str, what: str) -> Refused:
+    """Give the refusal of a node that asks for another one, ``uuid``. ``what``: it does for itself alone."""
+    detail = f"a node {what} itself alone, and not {uuid!a:.80}: {ITS_OWN}"
+    return Refused("forbidden", detail, master=f"node:{uuid}", reason="another")
 
 
 def _named_once(draft: Draft, node: Node) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from netregistry.model.certificate import URN
 from netregistry.refusal import Refused
+from netregistry.service import cut_off
 from runtime.errors import escaped
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping
 
     from netregistry.service.metrics import Figures
@@ -21,6 +23,17 @@ PROBLEM = "application/problem+json"
 SHOWN = 200  #: characters of what was wrong
 #: What is nobody's fault but that of who asks: the connection is gone, or a body is not what its headers say.
 THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
+
+
+def refusal(refused: Refused) -> bytes:
+    """Give a whole answer for a connection that is ended, whatever is, or would be, asked on it."""
+    problem = refused.problem()
+    body = json.dumps(problem, separators=(",", ":")).encode("ascii")
+    fields = {"Content-Type": PROBLEM, "Content-Length": len(body), "Connection": "close"}
+    if "retry_after" in problem:
+        fields["Retry-After"] = problem["retry_after"]
+    lines = [f"HTTP/1.1 {refused.code} {problem['title']}", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    return "\r\n".join(lines).encode("ascii") + body
 
 
 class Connection(web.RequestHandler):
@@ -46,6 +59,27 @@ class Connection(web.RequestHandler):
         if tls is not None:
             self.secured, self.certificate, self.encoded = True, tls.getpeercert() or {}, tls.getpeercert(binary_form=True) or b""
         super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come. What aiohttp's own parser lets its URLs raise (3.8, Debian 12's) is answered as all that is no HTTP."""
+        try:
+            super().data_received(data)
+        except ValueError as error:
+            self._figures.answered("none", 400)
+            if isinstance(self.transport, asyncio.WriteTransport):
+                self.transport.write(refusal(Refused("invalid", f"that is no request of HTTP: {escaped(error, SHOWN)}")))
+                self.transport.close()
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Give who shows the certificate ("" where none of our names says it), and its serial number. No look at whether it counts."""
+        names = (text for kind, text in self.certificate.get("subjectAltName", ()) if kind == "URI" and text.startswith(URN))
+        return next(names, ""), str(self.certificate.get("serialNumber", ""))
+
+    def silent(self) -> bool:
+        """Tell whether the other side's machine answers nothing that it is sent. For any thread."""
+        transport = self.transport
+        return transport is None or (self.secured and cut_off.silent(transport.get_extra_info("socket")))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Note that the connection has ended."""

@@ -11,6 +11,7 @@ import secrets
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import unquote
@@ -27,7 +28,7 @@ from netregistry.service import cross_site, filters
 from netregistry.service.bodies import Bodies
 from netregistry.service.connection import PROBLEM
 from netregistry.service.identity import credential, identity, newcomer, peer
-from netregistry.service.limits import Rate
+from netregistry.service.limits import Gate, Rate
 from netregistry.service.metrics import Figures, rendered
 from netregistry.service.openapi import document
 from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
+_ASKING: ContextVar[tuple[str, str]] = ContextVar("asking", default=("", ""))  # whose request a task is working on
 ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
 
 
@@ -72,8 +74,8 @@ class Service:
         self._pool = ThreadPoolExecutor(1, "registry")
         self._bodies = Bodies(limits.body)
         self._copying = asyncio.Lock()
-        self._waiting = 0
-        self._rate = Rate(limits, time.monotonic)
+        self.waiting = 0  #: requests that wait their turn
+        self._rate, self._gate = Rate(limits, time.monotonic), Gate(limits.each)
         self.figures = Figures(TurnedAway(time.monotonic, registry.log))
         self.stopping = False
         self._front: Front | None = None
@@ -91,14 +93,18 @@ class Service:
     # -- turns
 
     async def turn(self, work: Callable[..., T], *given: Any, own: bool = False) -> T:
-        """Do something with the registry when it is its turn. ``own``: the service's own work, however many wait. Raises Refused."""
-        if self._waiting >= self._limits.waiting and not own:
-            raise Refused("too-many", f"{self._waiting} requests are waiting: try again in a moment", retry_after=1)
-        self._waiting += 1
+        """Do something with the registry when it is its turn. ``own``: the service's own work, however many wait. Raises Refused.
+
+        What one identity asks for comes by few at once: however much that is, it takes little of the others' time.
+        """
+        if self.waiting >= self._limits.waiting and not own:
+            raise Refused("too-many", f"{self.waiting} requests are waiting: try again in a moment", retry_after=1)
+        self.waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work, given)
+            async with contextlib.nullcontext() if own else self._gate.through(_ASKING.get()):
+                return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work, given)
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def _timed(self, work: Callable[..., T], given: tuple[Any, ...]) -> T:
         begun = time.monotonic()
@@ -124,6 +130,7 @@ class Service:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who may, and turn every refusal and error into a problem."""
         headers: dict[str, str] = {}
+        stranger = True
         try:
             transport = request.transport
             if transport is None:
@@ -140,6 +147,7 @@ class Service:
             for name in ONCE:
                 if len(request.headers.getall(name, ())) > 1:
                     raise Refused("invalid", f"{name} comes more than once", field=name)
+            stranger = False
             response = await handler(request)
         except Refused as error:
             refused = error
@@ -176,8 +184,11 @@ class Service:
         self._counted(request, refused.code)
         shown = self._front.refused(request, refused) if self._front is not None else None
         if shown is None:
-            return _problem(refused.problem(), headers)
-        shown.headers.update(headers)
+            shown = _problem(refused.problem(), headers)
+        else:
+            shown.headers.update(headers)
+        if stranger or refused.kind == "certificate":
+            shown.force_close()  # nothing that comes on this connection will be done: it makes room for others
         return shown
 
     def _counted(self, request: web.Request, status: int) -> None:
@@ -187,6 +198,7 @@ class Service:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
         self._rate.count(who, one.serial if one is not None else "")
+        _ASKING.set((who.role, who.name or who.origin))
         if one is not None and not (connection := _of(request)).recognised:
             await self.turn(self.registry.recognise, one, connection.encoded)
             connection.recognised = True
@@ -230,7 +242,7 @@ class Service:
             return newcomer(request.remote or ""), None
         one = credential(connection.certificate)
         if said not in ("", f"{one.role}:{one.name}"):
-            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}"
+            detail = f"the certificate is of {one.role} {one.name}, not of {said!a:.80}: netcommon registry join URL TOKEN gets another one"
             raise Refused("forbidden", detail, master=one.role, reason="another")
         return Identity(one.role, one.name, request.remote or ""), one
 
@@ -297,7 +309,8 @@ class Service:
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1])
+        silent = _of(request).silent
+        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1], silent)
 
         async def lines() -> Pieces:
             while True:
@@ -352,7 +365,7 @@ class Service:
         return _json(200, write(await self.turn(self.registry.compact)))
 
     async def _metrics(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        text = await self.turn(rendered, self.figures, self.registry, self._waiting)
+        text = await self.turn(rendered, self.figures, self.registry, self.waiting)
         return web.Response(text=text, content_type=TEXT)
 
     async def _healthz(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
@@ -404,15 +417,6 @@ def _problem(problem: dict[str, Any], headers: dict[str, str]) -> web.Response:
     elif kind in ("busy", "waiting", "unsure"):
         headers["Retry-After"] = "1"
     return web.Response(status=problem["status"], body=_encoded(problem), content_type=PROBLEM, headers=headers)
-
-
-def refusal(refused: Refused) -> bytes:
-    """Give a whole answer for a connection that is not let in, whatever it would have asked."""
-    problem = refused.problem()
-    body = _encoded(problem)
-    fields = {"Content-Type": PROBLEM, "Content-Length": len(body), "Retry-After": problem["retry_after"], "Connection": "close"}
-    lines = [f"HTTP/1.1 {refused.code} {problem['title']}", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
-    return "\r\n".join(lines).encode("ascii") + body
 
 
 def _kind(kind: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.model import keys, kinds
@@ -32,7 +32,8 @@ CLAIMS = ("macs", "addresses")  #: found as long as no NIC has them and they are
 class Index:
     """For each key of KINDS, and of CLAIMS, the text that it is found by; kept by ``hear`` as a view is.
 
-    A NIC is found by what it wants, and by what it is reported with; a network also by each address that it gives to nobody.
+    A NIC is found by what it wants, and by what it is reported with; a network and a node also by their cluster, a network by each address
+    that it gives to nobody.
     """
 
     def __init__(self, view: View) -> None:
@@ -40,6 +41,7 @@ class Index:
         self._texts: dict[str, dict[str, str]] = {}
         self._sorted: dict[str, list[str]] = {}
         self._withheld: dict[str, tuple[Withheld, ...]] = {}  # of networks
+        self._subnets: dict[str, tuple[IPv4Network | IPv6Network, ...]] = {}  # of networks
         self.hear(view, None)
 
     def hear(self, view: View, batch: Batch | None) -> None:
@@ -47,6 +49,7 @@ class Index:
         if batch is None:
             self._texts = {kind: {key: text(value, view) for key, value in view.all(kind).items()} for kind in KINDS}
             self._withheld = {key: withheld(value) for key, value in view.all("networks").items()}
+            self._subnets = {key: subnets(value) for key, value in view.all("networks").items()}
             self._sorted = {kind: sorted(found) for kind, found in self._texts.items()}
             self.changed = {kind: count + 1 for kind, count in self.changed.items()}
             for kind in CLAIMS:
@@ -67,8 +70,9 @@ class Index:
         words = text(value, view) if value is not None else None
         if kind == "networks":
             self._withheld.pop(key, None)
+            self._subnets.pop(key, None)
             if value is not None:
-                self._withheld[key] = withheld(value)
+                self._withheld[key], self._subnets[key] = withheld(value), subnets(value)
         if words == texts.get(key):
             return
         self.changed[kind] += 1
@@ -84,17 +88,36 @@ class Index:
         return self._sorted[kind]
 
     def find(self, part: str) -> Iterator[tuple[str, str, str]]:
-        """Give kind, key and the word that has the part, of all that has it."""
+        """Give kind, key and the word that has the part, of all that has it.
+
+        Of an address, or a prefix, that nothing has, the networks in whose subnets it is: what is free is somewhere, too.
+        """
         parts, asked = asked_for(part), _number(part)
+        some = False
         for kind in (*KINDS, *CLAIMS):
             for key, words in self._texts[kind].items():
                 if any(each in words for each in parts):
+                    some = True
                     yield kind, key, next((word for word in words.split("\n") if any(each in word for each in parts)), "")
                 elif kind == "networks" and asked is not None:
                     for family, first, last, said in self._withheld[key]:
                         if family == asked[0] and first <= asked[1] <= last:
+                            some = True
                             yield kind, key, said
                             break
+        if not some:
+            yield from self._around(part)
+
+    def _around(self, part: str) -> Iterator[tuple[str, str, str]]:
+        """Give the networks that have a subnet in which an address or a prefix is."""
+        try:
+            asked = ip_network(part, strict=False)
+        except ValueError:
+            return
+        for key, subnets in self._subnets.items():
+            for subnet in subnets:
+                if subnet.version == asked.version and subnet.supernet_of(asked):  # type: ignore[arg-type]  # of one version
+                    yield "networks", key, str(subnet)
 
 
 class Withheld(NamedTuple):
@@ -117,6 +140,11 @@ def withheld(network: Network) -> tuple[Withheld, ...]:
         said = each.first if each.first == each.last else f"{each.first}-{each.last}"
         found.append(Withheld(kinds.family(each.first), kinds.number(each.first), kinds.number(each.last), f"{said}, reserved"))
     return tuple(found)
+
+
+def subnets(network: Network) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Give the subnets that a network has."""
+    return tuple(ip_network(each) for each in (network.subnet, network.subnet6) if each)
 
 
 def asked_for(part: str) -> tuple[str, ...]:
@@ -164,3 +192,5 @@ def _words(value: Network | Nic | Any) -> Iterator[str]:
     for field in ("mac", "subnet", "subnet6", "gateway", "gateway6", "label"):
         yield getattr(value, field, "")
     yield from getattr(value, "all_addresses", ())
+    if not isinstance(value, Nic):  # a cluster has thousands of these: they have a filter
+        yield value.cluster

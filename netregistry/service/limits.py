@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netregistry.refusal import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Hashable
 
     from netregistry.model.history import Identity
 
@@ -26,6 +27,7 @@ class Limits(NamedTuple):
     streams: int = 4096
     rate: float = 500.0  #: requests a second, of one identity
     burst: float = 2000.0
+    each: int = 4  #: requests of one identity that are in line at once: more of them wait until these are done
     beat: float = 3.0  #: seconds from one sign of life on a stream to the next
     sending: float = 30.0  #: seconds for a hearer to take what it is sent
 
@@ -41,6 +43,27 @@ def within(limits: Limits) -> Limits:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     connections = limits.connections if soft < 0 else max(min(limits.connections, soft - SPARE), 1)
     return limits._replace(connections=connections, streams=min(limits.streams, -(-connections * 3 // 4)))
+
+
+class Gate:
+    """Let so many at once through of each kind; those behind wait, in their order. For one event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._doors: dict[Hashable, list[asyncio.Semaphore]] = {}  # one, as often as somebody is at it
+
+    @contextlib.asynccontextmanager
+    async def through(self, kind: Hashable) -> AsyncIterator[None]:
+        """Wait to be let through, and be within while the context lasts."""
+        there = self._doors.setdefault(kind, [])
+        there.append(there[0] if there else asyncio.Semaphore(self._most))
+        try:
+            async with there[0]:
+                yield
+        finally:
+            there.pop()
+            if not there:
+                del self._doors[kind]
 
 
 class Rate:

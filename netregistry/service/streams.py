@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter, deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -21,22 +22,31 @@ if TYPE_CHECKING:
 PARTS = 10  #: in which all streams are given a sign of life: requests come in between
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes one for each line
 BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at first
+TOGETHER = 256 << 20  #: bytes that wait for all of them
+PIECE = 64 << 10  #: bytes that are taken at once: what is on its way to a hearer is in memory twice, in the clear and not
 
 
 class Channel:
     """One open stream. Written by the thread that has the view, read by the one that has the connections.
 
-    ``credential``: by which it was opened; None over the UNIX socket.
+    ``credential``: by which it was opened; None over the UNIX socket. ``silent``: tells whether the hearer's machine answers no more.
     """
 
-    def __init__(self, node: str, incarnation: str, wake: Callable[[], None], credential: Credential | None = None) -> None:
-        self.node, self.incarnation, self.wake, self.credential = node, incarnation, wake, credential
+    def __init__(
+        self,
+        node: str,
+        incarnation: str,
+        wake: Callable[[], None],
+        credential: Credential | None = None,
+        silent: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.node, self.incarnation, self.wake, self.credential, self.silent = node, incarnation, wake, credential, silent
         self.stream = Stream(node)
         self.ended = ""  #: why no more comes
         self.beaten = float("-inf")  #: when it was last given a sign of life
         self.waiting = 0  #: bytes
         self._first = 0  #: those of them that it is told at first
-        self._lines: list[bytes] = []
+        self._lines: deque[bytes] = deque()
         self._lock = threading.Lock()
 
     def put(self, lines: list[bytes], first: bool = False) -> None:
@@ -46,9 +56,7 @@ class Channel:
             if self.ended:
                 return
             if not first and self.waiting - self._first + size > BOUND:
-                self.ended = f"too slow: more than {BOUND} bytes are waiting"
-                self._lines.clear()
-                self.waiting = self._first = 0
+                self._drop(f"too slow: more than {BOUND} bytes are waiting")
                 return
             self._lines += lines
             self.waiting += size
@@ -59,13 +67,33 @@ class Channel:
         with self._lock:
             self.ended = self.ended or why
 
-    def take(self) -> bytes:
-        """Give all that waits."""
+    def cut(self, why: str) -> None:
+        """Send no more, nor what waits."""
         with self._lock:
-            found = b"".join(self._lines)
-            self._lines.clear()
-            self.waiting = self._first = 0
-        return found
+            if not self.ended:
+                self._drop(why)
+
+    def _drop(self, why: str) -> None:
+        self.ended = why
+        self._lines.clear()
+        self.waiting = self._first = 0
+
+    def take(self) -> bytes:
+        """Give what waits, whole lines of PIECE bytes or one more: the rest is taken when these are sent."""
+        found: list[bytes] = []
+        with self._lock:
+            size = 0
+            while self._lines and size < PIECE:
+                found.append(self._lines.popleft())
+                size += len(found[-1])
+            self.waiting -= size
+            self._first = max(self._first - size, 0)
+        return b"".join(found)
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Give who hears it: by the certificate, else the node."""
+        return ("node", self.node) if self.credential is None else (self.credential.role, self.credential.name)
 
 
 class Streams:
@@ -91,8 +119,9 @@ class Streams:
         return max((channel.waiting for channel in tuple(self._channels)), default=0)
 
     def nodes(self) -> dict[str, str]:
-        """Give the nodes that are alive by a stream, and their incarnations."""
-        return {channel.node: channel.incarnation for channel in self._channels if channel.incarnation and not channel.ended}
+        """Give the nodes that are alive by a stream, and their incarnations. One that is cut off is not, though its stream is open."""
+        alive = (channel for channel in self._channels if channel.incarnation and not channel.ended)
+        return {channel.node: channel.incarnation for channel in alive if not channel.silent()}
 
     def all(self) -> tuple[Channel, ...]:
         return tuple(self._channels)
@@ -113,6 +142,20 @@ class Streams:
             self.close(other, "the same agent has opened another one")
         self._channels[channel] = None
         self._of.setdefault(channel.node, {})[channel] = None
+        self._bound()
+
+    def _bound(self) -> None:
+        """Cut off who keeps too much waiting in all: of those for whom the most does, the slowest first. So nobody does it to others."""
+        while sum(channel.waiting for channel in self._channels) > TOGETHER:
+            each = Counter[tuple[str, str]]()
+            for channel in self._channels:
+                each[channel.whose] += channel.waiting
+            ((most, _bytes),) = each.most_common(1)
+            channel = max((channel for channel in self._channels if channel.whose == most), key=lambda channel: channel.waiting)
+            channel.cut(f"too slow: more than {TOGETHER} bytes are waiting for all")
+            self.cut += 1
+            self._forget(channel)
+            channel.wake()
 
     def close(self, channel: Channel, why: str = "") -> None:
         """Forget a stream; ``why`` ends it first."""
@@ -144,6 +187,7 @@ class Streams:
 
     def beat(self, view: View, channels: Iterable[Channel] | None = None) -> None:
         """Send signs of life, to all or to some, which say up to which revision all was told."""
+        self._bound()
         revision = f"{view.epoch}:{view.revision}"
         if revision != self._sign[0]:
             self._sign = revision, [_encoded(Line("ready", revision=revision))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -16,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from netregistry.authority import GET_IT, LIBRARY
-from netregistry.model.certificate import SET_BACK
+from netregistry.model.certificate import SET_BACK, URN
 from netregistry.rules.holders import JOIN, authorities
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ T = TypeVar("T")
 HANDSHAKE = 10.0  #: seconds
 HANDSHAKES = 256  #: at a time
 NEWCOMERS = 128  #: connections without a certificate at a time
+OF_ONE = 64  #: connections by one certificate at a time; an agent has two
 FAREWELL = 1.0  #: seconds for the other side to end a connection that is ended here
 MOMENT = 0.5  #: seconds for who is refused to end the connection
 STAY = 30.0  #: seconds that such a connection lasts
@@ -117,6 +119,7 @@ class Door:
         self._entering: dict[asyncio.Task[None], str] = {}  # -> from where; the longest waiting first, as below
         self._within: dict[Connection, asyncio.TimerHandle | None] = {}  # when who has no certificate has to go
         self._newcomers: dict[Connection, str] = {}
+        self._of: dict[tuple[str, str], dict[Connection, None]] = {}  # those of one identity by one certificate
         self._empty = asyncio.Event()
 
     def renewed(self) -> None:
@@ -183,6 +186,7 @@ class Door:
         self._within[made] = None if made.certificate else loop.call_later(STAY, transport.abort)
         made.gone = partial(self._left, made)
         if made.certificate:
+            self._counted(made, address)
             return
         if len(self._newcomers) >= NEWCOMERS:
             longest = crowding(self._newcomers)
@@ -191,9 +195,42 @@ class Door:
                 longest.transport.abort()
         self._newcomers[made] = origin(address)
 
+    def _counted(self, made: Connection, address: str) -> None:
+        """Note whose connection it is; one too many ends the one that is there longest: it may be of a machine that is gone.
+
+        By its certificate: who has a key that was lost, and revoked, must not end connections of who has joined again.
+        """
+        there = self._of.setdefault(made.whose, {})
+        there[made] = None
+        if len(there) > OF_ONE:
+            self._end_first(made.whose, address)
+
+    def relieve(self) -> None:
+        """End a connection of the identity that has the most, where there can be no more: by many certificates one may have them all."""
+        counts = Counter[str]()
+        for (name, _serial), there in self._of.items():
+            counts[name] += len(there)
+        ((most, count),) = counts.most_common(1) or [("", 0)]
+        if count > OF_ONE:
+            self._end_first(next(whose for whose in self._of if whose[0] == most), "")
+
+    def _end_first(self, whose: tuple[str, str], address: str) -> None:
+        there = self._of[whose]
+        longest = next(iter(there))
+        del there[longest]
+        if not there:
+            del self._of[whose]
+        self._away.note("busy", address, f"{OF_ONE} connections of {whose[0].removeprefix(URN)} are open: the first of them is ended")
+        if longest.transport is not None:
+            longest.transport.abort()
+
     def _left(self, made: Connection) -> None:
         end = self._within.pop(made)
         self._newcomers.pop(made, None)
+        if made.certificate and (there := self._of.get(made.whose)) is not None:
+            there.pop(made, None)
+            if not there:
+                del self._of[made.whose]
         if end is not None:
             end.cancel()
         if not self._within:
@@ -249,7 +286,7 @@ def _context(identity: str, trusted: str, folder: str) -> ssl.SSLContext:
 
 
 def listened(listening: Listening) -> list[socket.socket]:
-    """Bind all addresses. Raises HostRefused."""
+    """Bind all addresses. Raises HostRefused; TryAgain for an address that the machine has not, or not yet."""
     found: list[socket.socket] = []
     for address, port in listening.addresses:
         bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -263,5 +300,7 @@ def listened(listening: Listening) -> list[socket.socket]:
             for each in found:
                 each.close()
             what = f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}"
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise TryAgain(f"{what}: this machine has no such address now, and [registry] listen names it") from None
             raise HostRefused(what, "[registry] listen names addresses of this machine that nobody else has") from None
     return found

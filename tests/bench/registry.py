@@ -1,11 +1,15 @@
-"""Measure a registry's service at two sizes, and print what docs/performance.md says of it: python -m tests.bench.registry [NICS ...].
+"""Measure a registry's service at two sizes, and print what docs/performance.md says of it.
+
+    python -m tests.bench.registry [--etcd] [--nodes COUNT] [NICS ...]
 
 Each size is a fresh registry in a folder of its own, filled by `netcommon registry import` and the reports of its nodes; the service
-and who hears its streams are processes of their own. What grows by more than the number of NICs is named.
+and who hears its streams are processes of their own. What grows by more than the number of NICs is named. ``--etcd``: it is kept by three
+members of an etcd, each with its data below the same folder.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -14,73 +18,41 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from netregistry.client import Client
+from tests.bench.registry_content import CLUSTERS, Size, lines, mac, reports, uuid
 from tests.support.bootstrap import ROOT
+from tests.support.etcd import Cluster
+from tests.support.registry_load import allocated, nodes
 
 SIZES = (10_000, 100_000)
-NICS_OF_A_NODE, NICS_OF_A_NETWORK = 50, 100
-CLUSTERS = 4
 ROUNDS = 40
+ALLOCATIONS = 200
 IDLE = 10.0  #: seconds
 TICKS = os.sysconf("SC_CLK_TCK")
 LARGER = 1.5  #: times as much for each NIC is a finding
 
 
-class Size(NamedTuple):
-    """How much there is."""
-
-    nics: int
-
-    @property
-    def networks(self) -> int:
-        return self.nics // NICS_OF_A_NETWORK
-
-    @property
-    def nodes(self) -> int:
-        return self.nics // NICS_OF_A_NODE
-
-
-def uuid(kind: int, number: int) -> str:
-    return f"{number:08x}-{kind:04x}-4000-8000-000000000000"
-
-
-def cluster(node: int) -> str:
-    return f"c{node % CLUSTERS}.example.com"
-
-
-def mac(number: int) -> str:
-    return "aa:00:" + ":".join(f"{each:02x}" for each in number.to_bytes(4, "big"))
-
-
-def lines(size: Size) -> Iterator[dict[str, Any]]:
-    """Give an export of so much: every hundredth NIC has options of its own."""
-    yield {"kind": "registry", "value": {"version": 1}}
-    for number in range(size.networks):
-        subnet = f"10.{number >> 8}.{number & 255}.0/24"
-        yield {"kind": "network", "value": {"uuid": uuid(1, number), "name": f"net{number}", "subnet": subnet}}
-    for number in range(size.nodes):
-        yield {"kind": "node", "value": {"uuid": uuid(2, number), "name": f"node{number}", "cluster": cluster(number)}}
-    for number in range(size.nics):
-        network, host = number % size.networks, number // size.networks + 10
-        value = {"uuid": uuid(3, number), "cluster": cluster(number % size.nodes), "instance": f"vm{number}", "index": 0}
-        value |= {"mac": mac(number), "ip": f"10.{network >> 8}.{network & 255}.{host}", "network": uuid(1, network)}
-        yield {"kind": "nic", "value": value | ({"options": [{"name": "rate_in", "value": "8mbit"}]} if number % 100 == 0 else {})}
-
-
 class Machine:
-    """A folder with a registry, and its service. What it notes is in ``figures``."""
+    """A folder with a registry, and its service. ``store``: the etcd that keeps it. What it notes is in ``figures``."""
 
-    def __init__(self, folder: Path, size: Size) -> None:
+    def __init__(self, folder: Path, size: Size, store: str = "") -> None:
         self.root, self.size = folder, size
         self.socket = folder / "run/netregistry/socket"
         self.socket.parent.mkdir(parents=True)
+        if store:
+            config = folder / "etc/netcommon/config.toml"
+            config.parent.mkdir(parents=True)
+            config.write_text(f'[registry]\nstore = "{store}"\n')
         self.figures: dict[str, float] = {}
         self.command("init")
+
+    @property
+    def file(self) -> Path:
+        return self.root / "var/lib/netregistry/registry.sqlite"
 
     def argv(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "netcommon.cli", "--root", str(self.root), "registry", *words]
@@ -142,9 +114,8 @@ def filled(machine: Machine, process: subprocess.Popen[bytes]) -> None:
     begun = time.monotonic()
     epoch = machine.client().get("status").body["epoch"]
     for node in range(machine.size.nodes):
-        reports = [{"nic": uuid(3, number), "state": "running"} for number in range(node, machine.size.nics, machine.size.nodes)]
         with machine.client(f"node:{uuid(2, node)}") as asked:
-            asked.change("POST", f"nodes/{uuid(2, node)}/reports", {"after": f"{epoch}:0", "nics": reports})
+            asked.change("POST", f"nodes/{uuid(2, node)}/reports", {"after": f"{epoch}:0", "nics": reports(machine.size, node)})
     machine.figures["reports of all nodes, s"] = time.monotonic() - begun
 
 
@@ -198,16 +169,48 @@ def fanned_out(machine: Machine, process: subprocess.Popen[bytes]) -> None:
     machine.figures["one change told to a quarter of all streams, 99th percentile, ms"] = parts[98] * 1000
 
 
-def measured(size: Size) -> dict[str, float]:
-    with tempfile.TemporaryDirectory(prefix="registry-bench-") as folder:
-        machine = Machine(Path(folder), size)
+def all_at_once(machine: Machine) -> None:
+    """Let many have addresses given out at once, and let the agents of all nodes come back at once."""
+    with machine.served() as process:
+        machine.figures[f"{ALLOCATIONS} addresses given out, by 8 writers at a time, s"], _ = allocated(
+            machine.socket, [uuid(1, number) for number in range(8)], ALLOCATIONS
+        )
+        with nodes(machine.size.nodes, machine.socket) as agents, contextlib.ExitStack() as stack:
+            machine.figures["streams of all agents begun, s"] = agents.begun
+
+            def again() -> None:
+                process.kill()
+                process.wait()
+                stack.enter_context(machine.served())
+
+            found = agents.again(again)
+            machine.figures["the service is killed and started, until all agents are told all, s"] = found.seconds
+            machine.figures["requests a second meanwhile, at most"] = found.peak
+
+
+def measured(size: Size, etcd: bool) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="registry-bench-") as folder, contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(made(Path(folder) / "etcd")) if etcd else None
+        machine = Machine(Path(folder), size, cluster.url if cluster else "")
         with machine.served() as process:
             filled(machine, process)
             looked_at(machine)
         with machine.served() as process:
             fanned_out(machine, process)
-        machine.figures["file, MB"] = (machine.root / "var/lib/netregistry/registry.sqlite").stat().st_size / (1 << 20)
+        all_at_once(machine)
+        if cluster is None:
+            machine.figures["file, MB"] = machine.file.stat().st_size / (1 << 20)
+        else:
+            machine.figures["file of a member, MB"] = max((each.folder / "member/snap/db").stat().st_size for each in cluster.members) / (
+                1 << 20
+            )
+            machine.figures["memory of a member, MB"] = max(memory(each.process) for each in cluster.members if each.process is not None)
         return machine.figures
+
+
+def made(folder: Path) -> Cluster:
+    folder.mkdir()
+    return Cluster(folder, 3)
 
 
 def table(found: list[dict[str, float]], sizes: list[Size]) -> str:
@@ -218,14 +221,18 @@ def table(found: list[dict[str, float]], sizes: list[Size]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
-def main() -> None:
-    sizes = [Size(int(each)) for each in sys.argv[1:]] or [Size(each) for each in SIZES]
-    found = []
+def main(words: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--etcd", action="store_true", help="kept by three members of an etcd")
+    parser.add_argument("--nodes", type=int, default=0, help="how many; by default one for each fifty NICs")
+    parser.add_argument("nics", nargs="*", type=int, default=SIZES)
+    given = parser.parse_args(words)
+    sizes, found = [Size(each, given.nodes) for each in given.nics], []
     for size in sizes:
-        found.append(measured(size))
+        found.append(measured(size, given.etcd))
         print(f"{size.nics} NICs, {size.networks} networks, {size.nodes} nodes: {found[-1]}", file=sys.stderr)
     print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} at the end\n\n{table(found, sizes)}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

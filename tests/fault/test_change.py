@@ -19,7 +19,7 @@ from tests.support import figures, strace
 from tests.support.cases import CASES, UNGUARDED, Host, network, stored
 from tests.support.netns import slowness, wait_until
 from tests.support.routed import mend
-from tests.support.rundoor import rundoor
+from tests.support.rundoor import perform
 from tests.support.sample import FULL
 from tests.support.snapshot import Snapshot, diff, snapshot
 
@@ -57,7 +57,7 @@ class Change:
         self.host, self.first, self.second = host, host.nic, {**host.nic, **changes}
         self.before = State(host.whole, host.record)
         self.ready()
-        assert rundoor("kvm-ifup", self.second).status == 0
+        assert perform("kvm-ifup", self.second).status == 0
         self.after = State(network(), stored())
         assert diff(self.before.network, self.after.network)
         host.down()
@@ -89,7 +89,7 @@ class Change:
             with suppress(AssertionError):  # the switch takes a device in by itself
                 wait_until(lambda: not self.unlike((self.before, self.after)), 3)
         wrong = self.unlike((self.before, self.after))
-        assert rundoor("kvm-ifdown", self.first, "tap0", "hot-remove").status == 0
+        assert perform("kvm-ifdown", self.first, "tap0", "hot-remove").status == 0
         collect()
         self.host.plug()
         return [*wrong, *said] if wrong else diff(self.bare, snapshot())

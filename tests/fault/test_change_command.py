@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from netcommon.lifecycle.change import change, setting
+from netcommon.lifecycle.context import Call
+from netcommon.log import recording
 from tests.fault.test_change import State
 from tests.fault.test_kernel_errors import ERRORS, ONCE, Point
 from tests.kernel.test_doors_parallel import collect, environment
@@ -23,14 +26,15 @@ from tests.support.bootstrap import VENV
 from tests.support.cases import network, stored
 from tests.support.netns import slowness, wait_until
 from tests.support.node import Node
-from tests.support.pushing import ALONE
-from tests.support.routed import mend
+from tests.support.pushing import ALONE, pushed
+from tests.support.routed import mend, ours
 from tests.support.sample import sample
 from tests.support.snapshot import diff
 from tests.support.streams import Streams, guests
 from tests.support.tap import Tap
 
 NETCOMMON, PYTHON = str(VENV / "bin/netcommon"), str(VENV / "bin/python")
+UUID = environment(0)["INTERFACE_UUID"]
 #: Who changes the NIC: the command, or a push.
 WAYS = ("change", "push")
 #: What is changed in each mode: what the guest may send, and what of its device or port goes with it.
@@ -49,18 +53,16 @@ class Changed:
     """Three guests, and the change of the first."""
 
     def __init__(self, taps: list[Tap], mode: str, way: str) -> None:
-        self.taps, self.mode, self.program = taps, mode, NETCOMMON
+        self.taps, self.mode, self.way, self.program = taps, mode, way, NETCOMMON
         self.there: tuple[str, ...] = ("change", "tap0", *WORDS[mode])
-        self.back: tuple[str, ...] = ("change", "tap0", *(word for each in WORDS[mode] for word in ("--unset", each.partition("=")[0])))
         if way == "push":
-            self.program, uuid = PYTHON, environment(0)["INTERFACE_UUID"]
-            self.there, self.back = (ALONE, uuid, "e:2", *WORDS[mode]), (ALONE, uuid, "e:1")
-            self.run(*self.back)
+            self.program, self.there = PYTHON, (ALONE, UUID, "e:2", *WORDS[mode])
+            self.go_back()
         self.before = self.state()
         self.run(*self.there)
         self.after = self.state()
         assert diff(self.before.network, self.after.network)
-        self.run(*self.back)
+        self.go_back()
         assert self.unlike() == []
 
     def state(self) -> State:
@@ -69,6 +71,15 @@ class Changed:
     def run(self, *words: str) -> None:
         done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done
+
+    def go_back(self) -> None:
+        """Let the NIC be again what it was, in this process."""
+        if self.way == "push":
+            pushed(UUID, "e:1")
+            return
+        names = [each.partition("=")[0] for each in WORDS[self.mode]]
+        with ours() as node:
+            change(node, UUID, Call(recording()[0], node.clock.now() + 20), setting(node, {}, names))
 
     def unlike(self) -> list[str]:
         """Say how the node differs from what it was and from what it was to become, if it is neither."""
@@ -83,7 +94,7 @@ class Changed:
         wrong = self.unlike()
         wrong += said if wrong else []
         streams.passes()  # it is heard again, or this fails
-        self.run(*self.back)
+        self.go_back()
         now = self.state()
         return [*wrong, *diff(self.before.network, now.network), *diff(dict(self.before.records), dict(now.records))]
 
@@ -113,7 +124,7 @@ def changed(node: Node, mode: str, way: str, request: pytest.FixtureRequest) -> 
 def test_killed(changed: Changed, mode: str, way: str) -> None:
     """kill -9 before any system call that changes something."""
     every = strace.moments(changed.program, {}, changed.there)
-    changed.run(*changed.back)
+    changed.go_back()
     failures, longest = [], 0.0
     chosen = sample(every, SAMPLED)
     for moment in chosen:
@@ -134,7 +145,7 @@ def test_killed(changed: Changed, mode: str, way: str) -> None:
 def test_told_to_end(changed: Changed, mode: str) -> None:
     """SIGTERM before any system call that changes something: it ends by itself what it has begun, or takes it back."""
     every = strace.moments(NETCOMMON, {}, changed.there)
-    changed.run(*changed.back)
+    changed.go_back()
     failures = []
     chosen = sample(every, SAMPLED)
     for moment in chosen:
@@ -143,7 +154,7 @@ def test_told_to_end(changed: Changed, mode: str) -> None:
             wrong = changed.unlike()
             late = ended.status == 0 and "after the NIC's own work" in ended.stderr
             wrong += [] if "ended by signal 15" in ended.stderr and (late or ended.status == -signal.SIGTERM) else [str(ended)]
-            changed.run(*changed.back)
+            changed.go_back()
             streams.passes()
         if wrong := [*wrong, *changed.unlike(), *silent(streams)]:
             failures.append((str(moment), wrong))
@@ -177,7 +188,7 @@ def points(changed: Changed) -> tuple[list[Point], int]:
     found: list[Point] = []
     for call, errors in ERRORS.items():
         count = strace.counted(changed.program, {}, changed.there, call)
-        changed.run(*changed.back)
+        changed.go_back()
         every = (Point(call, *each) for each in itertools.product(range(1, count + 1), errors, (False, True)))
         found += [point for point in every if not (point.ever and point.error in ONCE)]
     spread = found[:: max(len(found) // MOST, 1) | 1]

@@ -19,7 +19,7 @@ from tests.support import figures, strace
 from tests.support.cases import CASES, Host, sampled, stored
 from tests.support.netns import run, slowness, wait_until
 from tests.support.ovs import OpenVswitch
-from tests.support.rundoor import rundoor
+from tests.support.rundoor import perform
 from tests.support.sample import FULL
 from tests.support.snapshot import diff, snapshot
 
@@ -69,7 +69,7 @@ def ready(host: Host, door: str) -> None:
     if door == "kvm-ifdown":
         host.up()
     else:
-        rundoor("kvm-ifdown", host.nic, "tap0", "hot-remove")
+        perform("kvm-ifdown", host.nic, "tap0", "hot-remove")
 
 
 def tried(host: Host, door: str, arguments: tuple[str, ...], point: Point) -> list[str]:

@@ -66,10 +66,7 @@ class Switched:
         self.host = Host(node, self.nic)
         self.failures: list[str] = []
         self.longest = 0.0
-        start = time.monotonic()
-        self.host.up()
-        self.host.down()
-        self.usual = time.monotonic() - start
+        self.usual = sum(rundoor(door, self.nic, *DOORS[door]).seconds for door in DOORS)
 
     def limited(self, seconds: float) -> None:
         Path("/etc/netcommon/config.toml").write_text(f"[hook]\nservice_timeout = {seconds}\n")

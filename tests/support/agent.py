@@ -225,13 +225,13 @@ def contention() -> float:
     return max((time.monotonic() - began) / 0.02, 1.0)
 
 
-def seconds_until(condition: Callable[[], object], limit: float = 5, what: str = "") -> float:
-    """Polls without much of a pause until ``condition`` is true, and says how long that took. Raises AssertionError at the limit."""
+def seconds_until(condition: Callable[[], object], limit: float = 5, what: str = "", pause: float = 0.0005) -> float:
+    """Poll every ``pause`` seconds until ``condition`` is true, and say how long that took. Raises AssertionError at the limit."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > limit * slowness():
             raise AssertionError(f"not within {limit} s: {what}")
-        time.sleep(0.0005)
+        time.sleep(pause)
     return time.monotonic() - start
 
 

@@ -55,6 +55,14 @@ PROGRAMS = {
         "qemu-system-x86_64": "qemu-system-x86",
     },
     "browser": {"chromium": "chromium"},
+    "cluster": {
+        "ip": "iproute2",
+        "ping": "iputils-ping",
+        "nft": "nftables",
+        "sysctl": "procps",
+        "openssl": "openssl",
+        "chromium": "chromium",
+    },
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {
         "ip": "iproute2",
@@ -70,7 +78,11 @@ PROGRAMS = {
 
 #: Debian packages that are only unpacked in the cache, never installed: Ganeti's own scripts, with which ours are compared; promtool, whose
 #: package would start a service; etcd, whose package would, too.
-UNPACKED = {"kernel": ("ganeti-3.0", "prometheus", "etcd-server"), "vm": ("ganeti-3.0",)}
+UNPACKED = {
+    "kernel": ("ganeti-3.0", "prometheus", "etcd-server", "etcd-client"),
+    "cluster": ("etcd-server",),
+    "vm": ("ganeti-3.0",),
+}
 
 _started = time.monotonic()
 _updated: list[bool] = []

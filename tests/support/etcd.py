@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import itertools
 import json
 import shutil
 import signal
@@ -21,6 +22,7 @@ from tests.support import bootstrap
 from tests.support.netns import wait_until
 
 HOST = "127.0.0.1"
+GROUP = 61000  #: of the first member's process, where members can be parted
 PREFIX = b"netcommon/registry/"
 
 
@@ -53,10 +55,14 @@ class Member:
 
 
 class Cluster:
-    """An etcd of so many members. ``tls``: the folder of support/authority.py; ``more``: arguments of the program."""
+    """An etcd of so many members. ``tls``: the folder of support/authority.py; ``more``: arguments of the program.
 
-    def __init__(self, folder: Path, members: int, tls: Path | None = None, more: Sequence[str] = ()) -> None:
-        self.folder, self._tls, self._more = folder, tls, list(more)
+    ``parts``: its members can be cut off from each other (``parted``).
+    """
+
+    def __init__(self, folder: Path, members: int, tls: Path | None = None, more: Sequence[str] = (), parts: bool = False) -> None:
+        self.folder, self._tls, self._more, self._parts = folder, tls, list(more), parts
+        self._marked = False
         ports = free_ports(2 * members)
         self.members = [Member(f"m{number}", folder / f"m{number}", *ports[2 * number : 2 * number + 2]) for number in range(members)]
 
@@ -72,6 +78,8 @@ class Cluster:
 
     def start(self, *which: Member) -> None:
         """Start members, all of them by default, and wait until each that runs has a leader."""
+        if self._parts and not self._marked:
+            self._mark()
         for member in which or self.members:
             self.run(member)
         for member in self.members:
@@ -89,8 +97,39 @@ class Cluster:
             argv += ["--cert-file", f"{self._tls}/server.pem", "--key-file", f"{self._tls}/server-key.pem"]
             argv += ["--trusted-ca-file", f"{self._tls}/ca.pem", "--client-cert-auth"]
         member.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        group = GROUP + self.members.index(member) if self._parts else None
         with open(self.folder / f"{member.name}.log", "ab") as log:
-            member.process = subprocess.Popen([*argv, *self._more], stdout=log, stderr=log)
+            member.process = subprocess.Popen([*argv, *self._more], stdout=log, stderr=log, group=group)
+
+    def _mark(self) -> None:
+        """Mark each connection between two members: the one that began it is known by its group, the other by its port."""
+        rules = [f"add table inet {self._table}", f"add set inet {self._table} cut {{ type mark; }}"]
+        rules.append(f"add chain inet {self._table} output {{ type filter hook output priority 0; }}")
+        for one, other in itertools.permutations(self.members, 2):
+            known = f"ct state new meta skgid {GROUP + self.members.index(one)} tcp dport {other.peer}"
+            rules.append(f"add rule inet {self._table} output {known} ct mark set {self._between(one, other)}")
+        rules.append(f"add rule inet {self._table} output ct mark @cut counter drop")
+        nft(rules)
+        self._marked = True
+
+    @property
+    def _table(self) -> str:
+        return f"etcd{self.members[0].peer}"
+
+    def _between(self, one: Member, other: Member) -> int:
+        return 1 << self.members.index(one) | 1 << self.members.index(other)
+
+    @contextlib.contextmanager
+    def parted(self, *parts: Sequence[Member]) -> Iterator[None]:
+        """Let members of different parts neither hear nor reach each other while the context lasts; clients reach all of them."""
+        sides = itertools.combinations(parts, 2)
+        marks = sorted({self._between(one, other) for left, right in sides for one in left for other in right})
+        elements = f"inet {self._table} cut {{ {', '.join(map(str, marks))} }}"
+        nft([f"add element {elements}"])
+        try:
+            yield
+        finally:
+            nft([f"delete element {elements}"])
 
     def stop(self) -> None:
         """Kill all."""
@@ -202,6 +241,9 @@ class Cluster:
     def close(self) -> None:
         """Kill all, and remove what they had on disk."""
         self.stop()
+        if self._marked:
+            nft([f"delete table inet {self._table}"])
+            self._marked = False
         for member in self.members:
             shutil.rmtree(member.folder, ignore_errors=True)
 
@@ -223,13 +265,17 @@ def stopped(*members: Member) -> Iterator[None]:
 @contextlib.contextmanager
 def unheard(member: Member) -> Iterator[None]:
     """Let the others hear nothing of a member while the context lasts: what it listens on for them is dropped. Clients still reach it."""
-    rules = "".join(f"add rule inet unheard output tcp {side} {member.peer} drop\n" for side in ("dport", "sport"))
-    table = "add table inet unheard\nadd chain inet unheard output { type filter hook output priority 0; }\n"
-    subprocess.run(["nft", "-f", "-"], input=table + rules, text=True, check=True)
+    rules = ["add table inet unheard", "add chain inet unheard output { type filter hook output priority 0; }"]
+    nft([*rules, *(f"add rule inet unheard output tcp {side} {member.peer} drop" for side in ("dport", "sport"))])
     try:
         yield
     finally:
-        subprocess.run(["nft", "delete", "table", "inet", "unheard"], check=True)
+        nft(["delete table inet unheard"])
+
+
+def nft(lines: Sequence[str]) -> None:
+    """Let the packet filter do several things at once."""
+    subprocess.run(["nft", "-f", "-"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
 def text(value: bytes) -> str:

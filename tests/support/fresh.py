@@ -1,6 +1,6 @@
-"""Runs the README's commands where nothing of ours has ever been: tests/fresh [--keep] [demo|cluster|run]... [-- ARGUMENT...]
+"""Runs the README's commands where nothing of ours has ever been: tests/fresh [--keep] [demo|cluster|registry|run]... [-- ARGUMENT...]
 
-    tests/fresh                      examples/demo, examples/cluster guests and tests/run
+    tests/fresh                      examples/demo, examples/cluster guests, examples/cluster registry and tests/run
     tests/fresh demo                 one of them
     tests/fresh run -- --lane unit   what follows "--" goes to tests/run
 
@@ -36,7 +36,12 @@ from tests.support.bootstrap import HELP, ROOT, SetupFailed, command, say
 SUITE = "bookworm"
 #: The clone's place in the root, where somebody who is root would have it.
 PLACE = "root/netcommon"
-COMMANDS = {"demo": "examples/demo", "cluster": "examples/cluster guests", "run": "tests/run"}
+COMMANDS = {
+    "demo": "examples/demo",
+    "cluster": "examples/cluster guests",
+    "registry": "examples/cluster registry",
+    "run": "tests/run",
+}
 PROGRAMS = {"git": "git", "mmdebstrap": "mmdebstrap", "unshare": "util-linux"}
 #: Variables that say how to download. All of pip's go along too.
 VARIABLES = re.compile(r"((https?|ftp|all|no)_proxy|PIP_.*|SSL_CERT_(FILE|DIR)|(CURL|REQUESTS)_CA_BUNDLE|TERM)", re.I)
@@ -51,7 +56,7 @@ DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stder
 READ = ("/usr/lib/modules",)
 INSIDE = "--inside"
 NAMESPACES = ("--mount", "--mount-proc", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--propagation", "private")
-USAGE = "usage: tests/fresh [--keep] [demo|cluster|run]... [-- ARGUMENT of tests/run...]"
+USAGE = "usage: tests/fresh [--keep] [demo|cluster|registry|run]... [-- ARGUMENT of tests/run...]"
 
 
 class Wanted(NamedTuple):

@@ -7,7 +7,6 @@ where all wait, the next one to wake is next.
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import time
@@ -124,7 +123,7 @@ class Scheduler:
         stepping = _Os(self)
         before = runtime.locks.Locks._lock
 
-        def lock(locks: runtime.locks.Locks, which: str, file: int, name: str, held: dict[int, io.FileIO]) -> None:
+        def lock(locks: runtime.locks.Locks, which: str, file: int, name: str, held: dict[int, runtime.locks.Lock]) -> None:
             before(locks, which, file, name, held)
             self.locked(which)
 

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.support.netns import run, slowness, wait_until, waited
@@ -117,9 +117,41 @@ def _listens() -> bool:
 
 def rows(table: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
     """See OpenVswitch.rows; for the database of this node, whoever started it."""
-    chosen = (f"--columns={','.join(columns)}",) if columns else ()
-    answer = json.loads(run("ovs-vsctl", "--timeout=20", "--format=json", *chosen, "list", table))
-    return [dict(zip(answer["headings"], row, strict=True)) for row in answer["data"]]
+    return tables({table: columns})[table]
+
+
+def tables(wanted: Mapping[str, Sequence[str]]) -> dict[str, list[dict[str, Any]]]:
+    """Give the rows of tables, with these columns or all of them, as one transaction sees them, by the database's own protocol.
+
+    RFC 7047, 4.1.3 and 5.2.2. Raises AssertionError where the database does not answer, or refuses.
+    """
+    asked = [{"op": "select", "table": name, "where": [], **({"columns": list(wanted[name])} if wanted[name] else {})} for name in wanted]
+    answer = _answered({"method": "transact", "params": ["Open_vSwitch", *asked], "id": 0})
+    assert answer["error"] is None and len(answer["result"]) == len(asked), answer
+    assert all("rows" in each for each in answer["result"]), answer
+    found = {name: each["rows"] for name, each in zip(wanted, answer["result"], strict=True)}
+    for row in (row for name in wanted if not wanted[name] for row in found[name]):
+        del row["_version"]  # of the row as it is now: it counts transactions
+    return {name: sorted(each, key=lambda row: json.dumps(row.get("_uuid"))) for name, each in found.items()}
+
+
+def _answered(request: dict[str, Any], seconds: float = 20) -> dict[str, Any]:
+    """Ask the database; give its answer, which is all that it says to who asks once."""
+    said = b""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.settimeout(seconds * slowness())
+        try:
+            made.connect(SOCKET)
+            made.sendall(json.dumps(request).encode())
+            while True:
+                more = made.recv(1 << 18)
+                assert more, f"the database has hung up after {said!r}"
+                said += more
+                with contextlib.suppress(ValueError):  # there is more to come
+                    found: dict[str, Any] = json.loads(said)
+                    return found
+        except OSError as error:
+            raise AssertionError(f"the database: {error}") from error
 
 
 def settled(seconds: float = 5) -> bool:

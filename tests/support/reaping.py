@@ -47,6 +47,7 @@ class World:
         self.sim.host.remove_link("tap0")
         self.before = self.sim.picture()
         self.now = 1000.0
+        self.cpu: Callable[[], float] = lambda: 0.0
         self.log, self.lines = recording()
         self.metrics = Metrics()
         self.alarms = Alarms(self.log, self.metrics)
@@ -59,9 +60,13 @@ class World:
         if self.sim._store is not None:
             self.sim._store.close()
 
+    def used(self) -> float:
+        """CPU seconds, by ``cpu``, which a test may replace."""
+        return self.cpu()
+
     def restarted(self) -> Reaper:
         """Another agent, which knows nothing."""
-        self.reaper = Reaper(Clock(lambda: self.now), Random(1), self.alarms, self.metrics)
+        self.reaper = Reaper(Clock(lambda: self.now, cpu=self.used), Random(1), self.alarms, self.metrics)
         return self.reaper
 
     def reap(self) -> list[Found]:

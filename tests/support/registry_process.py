@@ -28,7 +28,7 @@ class Registry:
     """
 
     def __init__(self, folder: Path, store: str = "", port: int = 0) -> None:
-        self._root, self._port = folder, port
+        self._root, self.port = folder, port
         self.socket = folder / "run/netregistry/socket"
         self.socket.parent.mkdir(mode=0o700, parents=True)
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,14 +47,20 @@ class Registry:
         return self.file.parent / "authority"
 
     @property
+    def pid(self) -> int:
+        """Give the process that serves."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def url(self) -> str:
-        return f"https://localhost:{self._port}"
+        return f"https://localhost:{self.port}"
 
     def kept_by(self, store: str = "") -> None:
         """Let the settings name an etcd, or none."""
         config = self._root / "etc/netcommon/config.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f'listen = ["127.0.0.1:{self._port}", "[::1]:{self._port}"]\nnames = ["localhost"]'] if self._port else []
+        lines = [f'listen = ["127.0.0.1:{self.port}", "[::1]:{self.port}"]\nnames = ["localhost"]'] if self.port else []
         lines += [f'store = "{store}"'] if store else []
         config.write_text("\n".join(["[registry]", *lines, ""]))
 
@@ -62,9 +68,9 @@ class Registry:
         """Make a token."""
         return str(json.loads(self.command("token", "create", *words, "--json").stdout)["value"]["token"])
 
-    def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, check: bool = True, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
         """Run a command of the registry's."""
-        return subprocess.run(self.argv(*words), check=check, capture_output=True, text=True, timeout=120)
+        return subprocess.run(self.argv(*words), check=check, capture_output=True, text=True, timeout=seconds)
 
     def argv(self, *words: str) -> list[str]:
         return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", *words]
@@ -87,11 +93,15 @@ class Registry:
             self._process.wait(10)
             self._process = None
 
-    def ended(self) -> None:
-        """Wait until it has ended as it was told to."""
+    def ended(self, status: int = 0) -> None:
+        """Wait until it has ended as it was told to, or by itself with another exit status."""
         if self._process is not None:
-            assert self._process.wait(30) == 0
+            assert self._process.wait(30) == status
             self._process = None
+
+    def log(self) -> str:
+        """Give what its services have logged so far."""
+        return (self._root / "log").read_text()
 
     def signal(self, number: int) -> None:
         if self._process is not None:

@@ -2,16 +2,19 @@
 
 Each writer numbers its requests, and notes in a file of its own what it is about to ask, under which id, and what was acknowledged. Each
 request makes two NICs with an address each, and deletes those of two requests before: all of it, or nothing. A watcher notes what the node
-is told. Started again, each goes on where it was: what was not acknowledged is asked again, the same.
+is told. Started again, each goes on where it was: what was not acknowledged is asked again, the same. FOLDER/socket* are the services:
+whoever has no answer of one goes on at the next.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -48,11 +51,19 @@ def parts(writer: int, number: int) -> list[dict[str, Any]]:
     return [*made, *gone]
 
 
+def services(folder: Path, begin: int, role: str = "") -> Iterator[Client]:
+    """Give a client of each service, one after the other, for ever."""
+    sockets = sorted(folder.glob("socket*"))
+    clients = [Client(str(path), role, 10) for path in sockets]
+    return itertools.islice(itertools.cycle(clients), begin % len(clients), None)
+
+
 def write(folder: Path, writer: int) -> None:
     path = folder / f"writer{writer}"
     number, key, done = last(path)
     file = notes.opened(path)
-    client = Client(str(folder / "socket"), f"node:{NODE}", 10)
+    others = services(folder, writer, f"node:{NODE}")
+    client = next(others)
     while True:
         if done:
             number, key, done = number + 1, request_id(), False
@@ -63,8 +74,10 @@ def write(folder: Path, writer: int) -> None:
             if not error.retry:
                 os.write(file, f"refused {number} {error.code} {json.dumps(str(error))}\n".encode())
                 return
+            client = next(others)
         except NetcommonError:  # nobody there, or no answer: it goes on when the service is back
             time.sleep(0.01)
+            client = next(others)
         else:
             os.write(file, f"done {number} {said.revision}\n".encode())
             done = True
@@ -76,11 +89,11 @@ def watch(folder: Path) -> None:
     ready = [line.split() for line in notes.lines(path) if line.startswith("ready ")]
     start = ready[-1][1] if ready else ""
     file = notes.opened(path)
-    client = Client(str(folder / "socket"))
+    others = services(folder, 0)
     while True:
         try:
             os.write(file, f"begin {start}\n".encode())
-            for line in client.watch(NODE, start):
+            for line in next(others).watch(NODE, start):
                 if line["event"] == "ready":
                     start = line["revision"]
                     os.write(file, f"ready {start}\n".encode())

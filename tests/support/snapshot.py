@@ -1,7 +1,9 @@
 """The canonical snapshot: everything of a node that our hooks could change, as nested dictionaries that compare.
 
-``snapshot()`` looks with iproute2, bridge, tc, nft, ovs-vsctl, ovs-ofctl and /proc, never with our own code. What may differ without
-anybody having changed anything is in EXCLUDED, each with its reason, and nowhere else.
+``snapshot()`` looks with iproute2, bridge, tc, nft, OVSDB's protocol, ovs-ofctl and /proc, never with our own code. What may differ
+without anybody having changed anything is in EXCLUDED, each with its reason, and nowhere else.
+
+It is taken thousands of times: a program answers all that is asked of it at once (``-batch``, ip(8)).
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.support.netns import ask, run
-from tests.support.ovs import SOCKET, rows, settled
+from tests.support.ovs import SOCKET, settled, tables
 
 Snapshot = dict[str, Any]
 
@@ -67,12 +69,17 @@ _OVS_COLUMNS = {
         "mtu_request",
     ),
 }
+#: What a row consists of, by the names of other rows.
+_MEMBERS = {"Bridge": ("ports",), "Port": ("interfaces",)}
 #: Rows without a name, and mirrors: who made and filled them is told by their columns; a reference stays what it is.
 _OVS_ROWS = {
     "QoS": ("type", "other_config", "external_ids", "queues"),
     "Queue": ("dscp", "other_config", "external_ids"),
     "Mirror": ("name", "select_all", "select_src_port", "select_dst_port", "output_port", "output_vlan", "external_ids"),
 }
+#: What is asked of each family of addresses.
+_ROUTING = ("rule", "route show table all", "neighbour show proxy", "neighbour show nud permanent")
+_READABLE: dict[str, bool] = {}
 _FILES = ("/run/netcommon", "/etc/netcommon", "/var/run/ganeti")
 
 
@@ -80,22 +87,36 @@ def snapshot(files: Iterable[str] = _FILES) -> Snapshot:
     """The state of the calling thread's network namespace, and of ``files`` (folders; what is not there is empty)."""
     if os.path.exists(SOCKET):
         settled()  # a switch that is stopped has the state it has
-    links = ask("ip", "-d", "-j", "link")
+    links, addresses = _answers("ip", ("-d",), "link", "address")
+    ports, entries = _answers("bridge", (), "vlan", "fdb show")
+    routing = {family: _answers("ip", (family,), *_ROUTING) for family in ("-4", "-6")}
     masters = {link["master"] for link in links if "master" in link}
     return {
         "links": {link["ifname"]: _link(link, link["ifname"] in masters) for link in links},
-        "addresses": {link["ifname"]: _addresses(link) for link in ask("ip", "-j", "address")},
-        "vlans": {port["ifname"]: port["vlans"] for port in ask("bridge", "-j", "vlan")},
-        "fdb": _fdb({link["address"] for link in links if "address" in link}),
-        "rules": {family: [_text(rule) for rule in ask("ip", family, "-j", "rule")] for family in ("-4", "-6")},
-        "routes": {family: _routes(family) for family in ("-4", "-6")},
-        "neighbours": _neighbours(),
+        "addresses": {link["ifname"]: _addresses(link) for link in addresses},
+        "vlans": {port["ifname"]: port["vlans"] for port in ports},
+        "fdb": _fdb(entries, {link["address"] for link in links if "address" in link}),
+        "rules": {family: [_text(rule) for rule in rules] for family, (rules, *_others) in routing.items()},
+        "routes": {family: _routes(family, routes) for family, (_rules, routes, *_others) in routing.items()},
+        "neighbours": {family: _neighbours(*neighbours) for family, (_rules, _routes, *neighbours) in routing.items()},
         "sysctls": _sysctls(),
         "qdiscs": _qdiscs([link["ifname"] for link in links]),
         "ovs": _ovs(),
         "nft": _nft(),
         "files": {path: text for folder in files for path, text in _tree(folder)},
     }
+
+
+def _answers(program: str, options: Sequence[str], *commands: str) -> list[Any]:
+    """What each of the commands answers, in JSON, by one run of the program."""
+    text = run(program, *options, "-j", "-batch", "-", stdin="".join(f"{command}\n" for command in commands)).lstrip()
+    found, decoder = [], json.JSONDecoder()
+    while text:
+        answer, end = decoder.raw_decode(text)
+        found.append(answer)
+        text = text[end:].lstrip()
+    assert len(found) == len(commands), f"{program}: {len(found)} answers to {commands}"
+    return found
 
 
 def diff(before: Any, after: Any, path: str = "") -> list[str]:
@@ -153,18 +174,18 @@ def _addresses(link: dict[str, Any]) -> list[str]:
     return sorted(_text({key: value for key, value in address.items() if key not in volatile}) for address in kept)
 
 
-def _fdb(own: set[str]) -> list[str]:
+def _fdb(entries: Iterable[dict[str, Any]], own: set[str]) -> list[str]:
     kept = []
-    for entry in ask("bridge", "-j", "fdb", "show"):
+    for entry in entries:
         multicast = int(entry["mac"][:2], 16) & 1
         if entry.get("state") in ("permanent", "static") and not multicast and entry["mac"] not in own:
             kept.append(_text(entry))
     return sorted(kept)
 
 
-def _routes(family: str) -> list[str]:
+def _routes(family: str, routes: Iterable[dict[str, Any]]) -> list[str]:
     kept = []
-    for route in ask("ip", family, "-j", "route", "show", "table", "all"):
+    for route in routes:
         destination = str(route.get("dst", ""))
         if family == "-6" and (destination.startswith(("fe80", "ff00", "multicast")) or route.get("type") in ("multicast", "anycast")):
             continue
@@ -174,13 +195,8 @@ def _routes(family: str) -> list[str]:
     return sorted(kept)
 
 
-def _neighbours() -> dict[str, list[str]]:
-    found = {}
-    for family in ("-4", "-6"):
-        proxies = ask("ip", family, "-j", "neighbour", "show", "proxy")
-        fixed = ask("ip", family, "-j", "neighbour", "show", "nud", "permanent")
-        found[family] = sorted(f"{kind} {_text(entry)}" for kind, entries in (("proxy", proxies), ("fixed", fixed)) for entry in entries)
-    return found
+def _neighbours(proxies: Iterable[dict[str, Any]], fixed: Iterable[dict[str, Any]]) -> list[str]:
+    return sorted(f"{kind} {_text(entry)}" for kind, entries in (("proxy", proxies), ("fixed", fixed)) for entry in entries)
 
 
 def _sysctls() -> dict[str, str]:
@@ -190,14 +206,29 @@ def _sysctls() -> dict[str, str]:
         for folder, _, names in os.walk(top):
             for name in names:
                 path = f"{folder}/{name}"
-                if name == "stable_secret" or not os.stat(path).st_mode & stat.S_IRUSR:
+                if name == "stable_secret" or not _readable(name, path):
                     continue
                 try:
-                    with open(path) as file:
-                        found[path.removeprefix("/proc/sys/")] = file.read().strip()
+                    found[path.removeprefix("/proc/sys/")] = _value(path)
                 except OSError as error:  # some answer only to who asks the right way: then that is their value
                     found[path.removeprefix("/proc/sys/")] = f"unreadable: {error.strerror}"
     return found
+
+
+def _readable(name: str, path: str) -> bool:
+    """Tell whether a value can be read, which is the same of all that have the name."""
+    if name not in _READABLE:
+        _READABLE[name] = bool(os.stat(path).st_mode & stat.S_IRUSR)
+    return _READABLE[name]
+
+
+def _value(path: str) -> str:
+    """Read a value, which one read(2) gives whole."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 1 << 16).decode().strip()
+    finally:
+        os.close(file)
 
 
 def _qdiscs(links: list[str]) -> dict[str, list[str]]:
@@ -206,11 +237,11 @@ def _qdiscs(links: list[str]) -> dict[str, list[str]]:
     for link in links:
         own = [{key: value for key, value in qdisc.items() if key != "dev"} for qdisc in everything if qdisc.get("dev") == link]
         shaped = [qdisc for qdisc in own if qdisc.get("kind") in ("ingress", "clsact")]
-        places = [("root",)] if any(qdisc.get("handle") not in ("0:", "") for qdisc in own) else []
-        places += [("ingress",), ("egress",)] if shaped else []
-        filters = [line for place in places for line in run("tc", "filter", "show", "dev", link, *place).splitlines()]
-        classes = run("tc", "class", "show", "dev", link).splitlines() if places else []
-        found[link] = [_text(qdisc) for qdisc in own] + classes + filters
+        places = ["root"] if any(qdisc.get("handle") not in ("0:", "") for qdisc in own) else []
+        places += ["ingress", "egress"] if shaped else []
+        shown = [f"class show dev {link}", *(f"filter show dev {link} {place}" for place in places)] if places else []
+        lines = run("tc", "-batch", "-", stdin="".join(f"{each}\n" for each in shown)).splitlines() if shown else []
+        found[link] = [_text(qdisc) for qdisc in own] + lines
     return found
 
 
@@ -218,15 +249,17 @@ def _ovs() -> dict[str, Any]:
     if not os.path.exists(SOCKET):
         return {}
     found: dict[str, Any] = {}
-    names = {json.dumps(row["_uuid"]): row["name"] for table in ("Bridge", "Port", "Interface") for row in rows(table, ("_uuid", "name"))}
+    named = {table: (*columns, "_uuid", *_MEMBERS.get(table, ())) for table, columns in _OVS_COLUMNS.items()}
+    held = tables({**named, **_OVS_ROWS})
+    names = {json.dumps(row["_uuid"]): row["name"] for table in named for row in held[table]}
     for table, columns in _OVS_COLUMNS.items():
-        found[table] = {row["name"]: {column: _text(row[column]) for column in columns} for row in rows(table, columns)}
-    for table, column in (("Bridge", "ports"), ("Port", "interfaces")):
-        for row in rows(table, ("name", column)):
+        found[table] = {row["name"]: {column: _text(row[column]) for column in columns} for row in held[table]}
+    for table, (column,) in _MEMBERS.items():
+        for row in held[table]:
             members = row[column][1] if row[column][0] == "set" else [row[column]]
             found[table][row["name"]][column] = sorted(names[json.dumps(member)] for member in members)
     for table, columns in _OVS_ROWS.items():
-        found[table] = sorted(_text([row[column] for column in columns]) for row in rows(table, columns))
+        found[table] = sorted(_text([row[column] for column in columns]) for row in held[table])
     found["flows"] = {bridge: _flows(bridge) for bridge in found["Bridge"]}
     return found
 

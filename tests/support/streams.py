@@ -13,11 +13,12 @@ from tests.support import frames
 from tests.support.forged import ethernet, ipv4, udp
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
-from tests.support.rundoor import rundoor
+from tests.support.rundoor import perform
 from tests.support.tap import Tap
 
 EACH = 0.001  #: seconds between two frames of a guest
-
+QUIET = 0.02  #: seconds after the last frame of one guest in which a switch has passed on those of the others
+END = b"the end"  #: the last frame's text
 
 #: A MAC that no guest has.
 OTHER = "aa:00:00:00:00:77"
@@ -68,18 +69,25 @@ class Streams:
             thread.join()
 
     def _send(self) -> None:
+        own = [self._senders[number].frame(b"stream %d" % number) for number in (0, 1)]
+        strange = self._senders[0].frame(b"strange", source_mac=OTHER)
         due = time.monotonic()
         while not self._over.is_set():
             for number in (0, 1):
-                self._taps[number].send(self._senders[number].frame(b"stream %d" % number))
+                self._taps[number].send(own[number])
                 self.sent[number] += 1
-            self._taps[0].send(self._senders[0].frame(b"strange", source_mac=OTHER))
+            self._taps[0].send(strange)
             due = max(due + EACH, time.monotonic() - EACH)
             self._over.wait(max(due - time.monotonic(), 0))
+        self._taps[1].send(self._senders[1].frame(END))
 
     def _hear(self) -> None:
-        while (found := self._taps[2].receive(_is_ours, 0.5)) or not self._over.is_set():
-            if found and b"forged" in found:
+        """Hear all that was sent before the end; where the end itself is lost, that is when nothing more has come for a while."""
+        ended = False
+        while (found := self._taps[2].receive(_is_ours, QUIET if ended else 0.5)) or not (ended or self._over.is_set()):
+            if found and END in found:
+                ended = True
+            elif found and b"forged" in found:
                 self.forged += 1
             elif found and b"strange" in found:
                 self.strange += 1
@@ -98,7 +106,7 @@ class Streams:
 
 
 def _is_ours(found: bytes) -> bool:
-    return any(word in found for word in (b"stream ", b"forged", b"strange"))
+    return any(word in found for word in (b"stream ", b"forged", b"strange", END))
 
 
 @contextmanager
@@ -107,7 +115,7 @@ def guests(node: Node, mode: str, link: str) -> Iterator[list[Tap]]:
     taps = [node.tap(f"tap{number}") for number in range(3)]
     for number in range(3):
         nic = environment(number, MODE=mode, LINK=link, IP=f"10.0.0.{number + 1}", MAC=mac(number))
-        assert rundoor("kvm-ifup", nic).status == 0
+        assert perform("kvm-ifup", nic).status == 0
     if mode == "routed":  # nobody answers behind a tap of a test
         run("ip", "neighbour", "replace", "10.0.0.3", "lladdr", mac(2), "dev", "tap2", "nud", "permanent")
     yield taps

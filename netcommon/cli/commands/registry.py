@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from importlib import import_module
 from typing import Any
@@ -36,6 +37,8 @@ from runtime.moment import local_time
 
 #: Without it, the service alone cannot run.
 LIBRARY = "aiohttp"
+OLDEST = "3.8"  #: of it, Debian 12's
+GET_IT = "apt install python3-aiohttp, of Debian 12 or later, or pip install netcommon[registry]"
 MOST_FOUND = 1000
 PAGES = 8080  #: the port at which pages are reached by ssh
 FOUND = {"networks": "network", "nics": "nic", "nodes": "node", "macs": "MAC", "addresses": "address"}  #: kinds of what is found
@@ -91,19 +94,25 @@ def serve(app: App, store: str) -> None:
     as_root(app)
     settings = app.settings()
     try:
-        module, pages = import_module("netregistry.service.serve"), import_module("netregistry.pages.front")
+        version = str(import_module(LIBRARY).__version__)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != LIBRARY:
+        if error.name != LIBRARY:
             raise
-        raise HostRefused(
-            f"the registry's service needs {LIBRARY}", "apt install python3-aiohttp, or pip install netcommon[registry]"
-        ) from None
+        raise HostRefused(f"the registry's service needs {LIBRARY} {OLDEST} or later", GET_IT) from None
+    if _numbers(version) < _numbers(OLDEST):
+        raise HostRefused(f"the registry's service needs {LIBRARY} {OLDEST} or later, and {version} is here", GET_IT)
+    module, pages = import_module("netregistry.service.serve"), import_module("netregistry.pages.front")
     folder = os.path.dirname(socket_of(app))
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
     addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
     others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
     module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others, pages.Pages)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Give the first two numbers of a version."""
+    return tuple(int(each) for each in re.findall("[0-9]+", version)[:2])
 
 
 def _names(addresses: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
@@ -166,7 +175,8 @@ def find(app: App, part: str, as_json: bool) -> None:
     """Find by any part of a name, MAC, address or UUID.
 
     Networks, NICs and nodes are looked at, and MACs and addresses that are reserved or in quarantine. Addresses and MACs may be written in
-    any way: 2001:0DB8::0:1, 00-00-5E-00-00-01. A network is found by each address that it gives to nobody, too.
+    any way: 2001:0DB8::0:1, 00-00-5E-00-00-01. A network is found by each address that it gives to nobody, too, and by
+    one that nothing has, or a prefix, if that is in its subnet; networks and nodes are found by their cluster.
     """
     with client(app) as asked:
         page = asked.get("find", text=part, limit=MOST_FOUND).body

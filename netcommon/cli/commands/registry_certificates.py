@@ -176,9 +176,14 @@ def token_list(app: App, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def token_revoke(app: App, label: str, as_json: bool) -> None:
-    """Take a token back."""
+    """Take a token back.
+
+    It is named by its ID (token list), or by all of it, of which only the ID is sent on.
+    """
+    parts = label.split(".")
+    label = parts[1] if len(parts) > 1 and parts[0] in ROLES else parts[0]
     with client(app) as asked:
-        said = asked.change("DELETE", f"tokens/{label.partition('.')[0]}")
+        said = asked.change("DELETE", f"tokens/{label}")
     show_change(said, f"token {label} taken back", False, as_json)
 
 
@@ -215,10 +220,15 @@ def certificate_list(app: App, as_json: bool) -> None:
 def certificate_revoke(app: App, role: str, name: str, as_json: bool) -> None:
     """Let no certificate of somebody count any more that there is now.
 
-    Its open streams are cut at once. By another token it may join again.
+    Its open streams are cut at once. By another token it may join again. A name of which no certificate is known is revoked all the same,
+    for a registry that was restored does not know them all; a warning says so.
     """
     with client(app) as asked:
-        said = asked.change("POST", "certificates/revoke", {"role": role, "name": _named(asked, role, name)})
+        meant = _named(asked, role, name)
+        known = any((one["certificate"]["role"], one["certificate"]["name"]) == (role, meant) for one in asked.all("certificates"))
+        said = asked.change("POST", "certificates/revoke", {"role": role, "name": meant})
+    if not known:
+        say(f"netcommon: no certificate of {role} {name} is known: netcommon registry certificate list shows who has one", err=True)
     show_change(said, f"certificates of {role} {name} revoked", False, as_json)
 
 

@@ -452,6 +452,10 @@ class Host(Protocol):
         """Closes what is open; the next request opens it again."""
         ...
 
+    def nftables_port(self) -> int:
+        """Give the number of the socket whose changes of nftables the kernel tells with that number; 0 where there is none."""
+        ...
+
     def holder(self, device: str, candidates: Iterable[int]) -> int:
         """The first process among ``candidates`` that has the tap ``device`` open (/proc/PID/fdinfo, "iff:"), else 0."""
         ...

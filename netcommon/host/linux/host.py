@@ -34,6 +34,13 @@ class LinuxHost(Sockets):
 
         return Snapshot(self.view())
 
+    def nftables_port(self) -> int:
+        """See Host; 0 also where this kernel has no nftables: then it tells nothing of them either."""
+        try:
+            return self.nftables.netlink.port()
+        except OSError:
+            return 0
+
     def holder(self, device: str, candidates: Iterable[int]) -> int:
         return self.proc.holder(device, candidates)
 

@@ -19,8 +19,10 @@ from netagent.reconcile.dirty_set import DirtySet
 from netagent.reconcile.keyed_pool import Key
 from netagent.reconcile.reconciler import Reconciler
 from netagent.reconcile.repair_policy import Repairs
+from netagent.surroundings import Surroundings
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.lifecycle import run_effects
+from netcommon.lifecycle.context import Clock
 from netcommon.log import recording
 from runtime.errors import TryAgain
 from tests.support.sim import Sim, nic
@@ -46,9 +48,11 @@ class Place:
         nics.put(entry_of(self.sim.record()))
         self.drift = DirtySet(nics, self.repairs.not_before)
         reconciler = Reconciler(node, self.repairs, metrics, self.log)
-        self.worker = SimpleNamespace(node=node, reconciler=reconciler, log=self.log, use=lambda settings: None, report=lambda: None)
-        service: Any = SimpleNamespace(
-            clock=SimpleNamespace(now=lambda: self.now),
+        self.worker = SimpleNamespace(
+            node=node, reconciler=reconciler, log=self.log, use=lambda settings: None, report=lambda: None, rest=lambda: None
+        )
+        state: Any = SimpleNamespace(
+            clock=Clock(lambda: self.now, cpu=lambda: self.cpu),
             environ={},
             paths=self.sim.paths,
             identity=node.identity,
@@ -57,12 +61,11 @@ class Place:
             alarms=None,
             make_log=lambda: self.log,
         )
-        monkeypatch.setattr(module, "Pool", self._pool)
         monkeypatch.setattr(run_effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
-        monkeypatch.setattr(module, "thread_time", lambda: self.cpu)
-        self.jobs = Dispatcher(service, self.loop, nics, self.drift, self.repairs, random.Random(1))
+        around = Surroundings(make_pool=self._pool)
+        self.jobs = Dispatcher(state, self.loop, nics, self.drift, self.repairs, random.Random(1), around)
 
-    def _pool(self, _size: int, _make: object, _end: object, failed: Callable[[Key, Exception], None], *_rest: object) -> SimpleNamespace:
+    def _pool(self, _size: int, _make: object, _end: object, failed: Callable[[Key, Exception], None], *_rest: object) -> Any:
         self.failed = failed
         return SimpleNamespace(put=self._work)
 

@@ -40,7 +40,7 @@ class Agent:
             alarms=self.alarms,
             metrics=self.metrics,
             clock=Clock(),
-            folders=("", f"{sim.paths.state}/agent"),
+            folder=f"{sim.paths.state}/agent",
         )
         jobs = SimpleNamespace(work=self._put)
         self.joined = Joined(cast("Any", self.service), self.loop, cast("Any", jobs), sim.log, random.Random(0))

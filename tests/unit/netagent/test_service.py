@@ -21,7 +21,8 @@ from netagent.observe import exporter, metrics_server
 from netagent.observe.control import ask
 from netagent.observe.metrics import Metrics
 from netagent.observe.metrics_server import MOST, Server
-from netagent.service import LOCK, LONGEST, SHORTEST, TURN, Service, start_delay
+from netagent.service import LOCK, TURN, Service
+from netagent.start_delay import LONGEST, SHORTEST, start_delay
 from netcommon.doors.agent_report import folder
 from netcommon.host.api.host import Identity
 from netcommon.lifecycle.context import Clock
@@ -259,18 +260,18 @@ class TestSignals:
         self.send(service, signal.SIGTERM)
         assert agent.stopped == 1
         assert manager.heard() == ["STOPPING=1"]
-        assert ask(service.paths.state, HERE.netns)["state"] == "stopping"
+        assert ask(service.state.paths.state, HERE.netns)["state"] == "stopping"
 
     def test_hup_reads_the_settings_again(self, make: Make, manager: Manager, paths: Paths) -> None:
         write(paths, "[agent]\nresync = 30\n")
         service, agent = make(), Agent()
         service.serve(agent)
-        assert service.settings.agent_resync == 30
+        assert service.state.settings.agent_resync == 30
         write(paths, "[agent]\nresync = 20\n[repair]\nrule = 'off'\n[log]\nfacility = 'local3'\n")
         self.send(service, signal.SIGHUP)
         assert [settings.agent_resync for settings in agent.settings] == [20]
-        assert service.settings.repair == {"rule": "off"}
-        assert {sender.facility for sender in service._senders} == {"local3"}
+        assert service.state.settings.repair == {"rule": "off"}
+        assert {sender.facility for sender in service.logs.senders} == {"local3"}
         assert [line.split("\n")[0] for line in manager.heard()] == ["RELOADING=1", "READY=1"]
 
     def test_a_broken_file_keeps_the_old_ones_and_says_so(self, make: Make, manager: Manager, paths: Paths) -> None:
@@ -279,16 +280,16 @@ class TestSignals:
         service.serve(agent)
         write(paths, "[agent]\nresync = 20\nreap_cap = 'many'\nresnyc = 1\n")
         self.send(service, signal.SIGHUP)
-        assert service.settings.agent_resync == 30 and agent.settings == []
+        assert service.state.settings.agent_resync == 30 and agent.settings == []
         said = ask(paths.state, HERE.netns)
         assert said["settings"].startswith("broken, those from before are in force: config.toml:3: agent.reap_cap = 'many'")
         assert "config.toml:4: unknown setting agent.resnyc" in said["settings"]
         assert list(said["alarms"]) == ["settings"]
-        assert service.metrics.value("netcommon_alarms", name="settings") == 1
+        assert service.state.metrics.value("netcommon_alarms", name="settings") == 1
         assert [line.split("\n")[0] for line in manager.heard()] == ["RELOADING=1", "READY=1"]
         write(paths, "[agent]\nresync = 20\n")
         self.send(service, signal.SIGHUP)
-        assert service.settings.agent_resync == 20
+        assert service.state.settings.agent_resync == 20
         said = ask(paths.state, HERE.netns)
         assert (said["settings"], said["alarms"]) == ("in force", {})
 
@@ -331,26 +332,26 @@ class TestLife:
         agent.trouble = "look web1/0 for 95 s"
         service.tick()
         assert manager.heard() == []
-        assert ask(service.paths.state, HERE.netns)["alarms"] == {"stuck": "look web1/0 for 95 s"}
+        assert ask(service.state.paths.state, HERE.netns)["alarms"] == {"stuck": "look web1/0 for 95 s"}
         agent.trouble = ""
         service.tick()
         assert manager.heard() == ["WATCHDOG=1"]
-        assert service.alarms.active() == {}
+        assert service.state.alarms.active() == {}
 
     def test_a_loop_that_hangs_shows(self, make: Make, time_: Time) -> None:
         service = make()
         service.serve(Agent())
         service.tick()
         time_.now += 95
-        assert ask(service.paths.state, HERE.netns)["turned"] == 95
+        assert ask(service.state.paths.state, HERE.netns)["turned"] == 95
 
     def test_ready(self, make: Make, manager: Manager) -> None:
         service = make()
         service.serve(Agent())
-        assert ask(service.paths.state, HERE.netns)["state"] == "starting"
+        assert ask(service.state.paths.state, HERE.netns)["state"] == "starting"
         service.ready("3 NICs")
         assert manager.heard() == ["READY=1", "STATUS=3 NICs"]
-        said = ask(service.paths.state, HERE.netns)
+        said = ask(service.state.paths.state, HERE.netns)
         assert (said["state"], said["text"], said["agent"]) == ("running", "3 NICs", {"nics": {"up": 3}})
 
     def test_nothing_is_left_open(self, make: Make, paths: Paths) -> None:
@@ -392,7 +393,7 @@ class TestExposition:
         path.parent.mkdir()
         write(paths, f"[agent]\nmetrics_file = '{path}'\n")
         service = make()
-        service.metrics.count("netcommon_drift_total", kind="rule")
+        service.state.metrics.count("netcommon_drift_total", kind="rule")
         service.serve(Agent())
         wait_until(path.exists)
         text = path.read_text()
@@ -409,7 +410,7 @@ class TestExposition:
         service = make()
         service.serve(Agent())
         wait_until(path.exists)
-        service.metrics.count("netcommon_drift_total", kind="rule")
+        service.state.metrics.count("netcommon_drift_total", kind="rule")
         wait_until(lambda: "netcommon_drift_total" in path.read_text())
 
     def test_a_folder_that_is_not_there_is_an_alarm_until_it_is(
@@ -419,9 +420,9 @@ class TestExposition:
         write(paths, f"[agent]\nmetrics_file = '{root}/no/netcommon.prom'\n")
         service = make()
         service.serve(Agent())
-        wait_until(lambda: "metrics-file" in service.alarms.active())
+        wait_until(lambda: "metrics-file" in service.state.alarms.active())
         (root / "no").mkdir()
-        wait_until(lambda: service.alarms.active() == {})
+        wait_until(lambda: service.state.alarms.active() == {})
 
     def test_moved_while_it_is_written(self, make: Make, paths: Paths, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The old file does not come back."""
@@ -562,10 +563,10 @@ class TestExposition:
             write(paths, f"[agent]\nmetrics_listen = '127.0.0.1:{other.getsockname()[1]}'\n")
             service = make()
             service.serve(Agent())
-            assert "Address already in use" in service.alarms.active()["metrics-listen"]
+            assert "Address already in use" in service.state.alarms.active()["metrics-listen"]
         write(paths, "")
         service.reload()
-        assert service.alarms.active() == {}
+        assert service.state.alarms.active() == {}
 
 
 class TestWhatIsThereAlready:
@@ -579,7 +580,7 @@ class TestWhatIsThereAlready:
             write(paths, f"[agent]\nmetrics_listen = '{path}'\n")
             service = make()
             service.serve(Agent())
-            said = service.alarms.active().get("metrics-listen", "")
+            said = service.state.alarms.active().get("metrics-listen", "")
             service.close()
             return said
 
@@ -683,10 +684,10 @@ class TestWhatIsThereAlready:
         service = make()
         service.serve(Agent())
         service.reload()
-        assert "metrics-listen" in service.alarms.active()
+        assert "metrics-listen" in service.state.alarms.active()
         (root / "data").unlink()
         service.reload()
-        assert service.alarms.active() == {}
+        assert service.state.alarms.active() == {}
         assert asked(f"{root}/data")[0].startswith(b"HTTP/1.0 200 OK\r\n")
 
     @pytest.mark.parametrize("what", ["text", "link", "fifo", "socket"])
@@ -706,8 +707,8 @@ class TestWhatIsThereAlready:
             write(paths, f"[agent]\nmetrics_file = '{path}'\n")
             service = make()
             service.serve(Agent())
-            wait_until(lambda: "metrics-file" in service.alarms.active() or os.lstat(path) != before)
-            assert service.alarms.active()["metrics-file"].startswith(f"'{path}' is no ")
+            wait_until(lambda: "metrics-file" in service.state.alarms.active() or os.lstat(path) != before)
+            assert service.state.alarms.active()["metrics-file"].startswith(f"'{path}' is no ")
             service.close()
             after = os.lstat(path)
             assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
@@ -720,7 +721,7 @@ class TestWhatIsThereAlready:
         service = make()
         service.serve(Agent())
         wait_until(lambda: "netcommon_agent_start_time_seconds" in path.read_text())
-        assert service.alarms.active() == {}
+        assert service.state.alarms.active() == {}
         service.close()
         assert not path.exists()
 

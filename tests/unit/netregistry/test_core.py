@@ -46,6 +46,25 @@ def test_a_refused_request_stays_refused(registry: Registry) -> None:
     assert first.status == 409 and registry.local.answer(call, OPERATOR) == first and registry.everything() == before
 
 
+@pytest.mark.parametrize("harm", ["x" * 900_000, "\x1b[31m" * 100_000, "\u202e" * 100_000])
+def test_what_is_said_and_remembered_of_a_field_that_is_none_is_short(registry: Registry, harm: str) -> None:
+    """Ten thousand refusals are remembered: with what anybody has sent they would be gigabytes."""
+    for asked in ({harm: 1}, {"name": harm}, {"name": "blue", "ranges": [{harm: 1}]}):
+        problem = registry.refused("network.add", "", asked)
+        assert len(repr(problem)) < 3000 and repr(problem).isascii() and "\x1b" not in str(problem)
+
+
+def test_a_long_refusal_is_remembered_in_short(registry: Registry) -> None:
+    blue = registry.network("blue", "192.0.2.0/24")
+    for _ in range(100):
+        registry.nic(network=blue)
+    call = registry.call("network.delete", blue)
+    first = registry.local.answer(call, OPERATOR)
+    copy = registry.local.answer(call, OPERATOR)
+    assert first.status == copy.status == 409 and len(first.body["nics"]) == 100 and "nics" not in copy.body
+    assert {name: first.body[name] for name in ("type", "title", "status", "detail")} == copy.body
+
+
 def test_ids(registry: Registry) -> None:
     assert made(new_id(1_800_000_000.5, 12345)) == 1_800_000_000_500
     call = registry.call("network.add", "", {"name": "blue"})

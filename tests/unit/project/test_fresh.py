@@ -21,10 +21,10 @@ from tests.support.bootstrap import ROOT
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], (("demo", "cluster", "run"), False, ())),
+        ([], (("demo", "cluster", "registry", "run"), False, ())),
         (["demo"], (("demo",), False, ())),
         (["run", "--keep", "run"], (("run",), True, ())),
-        (["--", "--lane", "unit"], (("demo", "cluster", "run"), False, ("--lane", "unit"))),
+        (["--", "--lane", "unit"], (("demo", "cluster", "registry", "run"), False, ("--lane", "unit"))),
         (["run", "--", "-k", "--", "--keep"], (("run",), False, ("-k", "--", "--keep"))),
     ],
 )
@@ -42,7 +42,7 @@ def test_arguments_that_are_wrong(arguments: list[str], named: str, capsys: pyte
 @pytest.mark.parametrize(
     ("script", "usage"),
     [
-        ("tests/fresh", "tests/fresh [--keep] [demo|cluster|run]..."),
+        ("tests/fresh", "tests/fresh [--keep] [demo|cluster|registry|run]..."),
         ("tests/setup", "usage: tests/setup [environment|"),
         ("examples/demo", "demo: real guests"),
         ("examples/cluster", "cluster: the registry of a cluster"),
@@ -160,7 +160,9 @@ def test_a_lane_finds_what_it_needs(chosen: list[str], root: bool, expected: set
     assert lanes.purposes(chosen, root) == ["environment", *(name for name in lanes.NEEDS if name in expected)]
 
 
-@pytest.mark.parametrize(("purpose", "downloads"), [("unit", True), ("kernel", True), ("environment", False), ("demo", False)])
+@pytest.mark.parametrize(
+    ("purpose", "downloads"), [("unit", True), ("kernel", True), ("environment", False), ("demo", False), ("cluster", False)]
+)
 def test_lanes_that_build_the_package_have_its_libraries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: str, downloads: bool
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from netagent.thread_locks import GATES
+from netagent.thread_locks import gates
 from runtime.errors import Interrupted, TryAgain, WaitsForUs
 from runtime.folder import Folder
 from runtime.locks import FILES, SETS, Locks, number
@@ -212,6 +212,9 @@ def test_what_follows_an_at_sign_has_the_same_lock(folder: Folder) -> None:
         first.keys(["neighbour-fd00::5@up0"])  # held already
         with Locks(folder, clock.now + 1, clock, clock.sleep) as second, pytest.raises(TryAgain):
             second.keys(["neighbour-fd00::5@up1"])
+
+
+GATES = gates()
 
 
 def gated(folder: Folder, wait: float = 5.0) -> tuple[Locks, list[float]]:

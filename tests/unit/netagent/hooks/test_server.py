@@ -139,16 +139,14 @@ class Agent:
 
     def __init__(self, root: Path, netns: int) -> None:
         self.service = Service(Paths.under(str(root))._replace(proc="/proc"), Identity("boot", netns))
-        os.makedirs(self.service.paths.etc)
-        self.serving = Serving(self.service, self.later, self.execute)
+        os.makedirs(self.service.state.paths.etc)
+        self.serving = Serving(self.service.state, self.opened)
         self.calls: list[tuple[str, int, Mapping[str, str], Sequence[str]]] = []
         self.body: Callable[[Door], int] = lambda door: 0
         self.path = f"{root}/run/netcommon/agent/hooks-{os.stat('/proc/self/ns/net').st_ino}"
 
-    def later(self, *_: object) -> None:
-        raise AssertionError("no effect is performed here")
-
-    execute: Any = later
+    def opened(self, _settings: Settings) -> Any:
+        raise AssertionError("no node is opened here")
 
     def work(self, door: Door, environ: Mapping[str, str], argv: Sequence[str]) -> int:
         self.calls.append((door.name, door.parent, environ, argv))
@@ -182,7 +180,7 @@ class Agent:
             return hook.recv(1 << 16)
 
     def handed_back(self, why: str) -> float:
-        return self.service.metrics.value("netcommon_hook_handed_back_total", reason=why)
+        return self.service.state.metrics.value("netcommon_hook_handed_back_total", reason=why)
 
 
 class AtWork:
@@ -235,8 +233,8 @@ def test_a_call_is_done_as_the_hook_would_do_it(agent: Agent) -> None:
     assert agent.calls == [("kvm-nic-setup", 4242, {**ENVIRON, "LC_ALL": "C"}, ["b'tap0'"])]
     agent.served(1)
     labels = {"door": "kvm-nic-setup", "mode": "bridged", "path": "warm"}
-    assert agent.service.metrics.value("netcommon_hook_seconds", **labels) == 1
-    assert agent.service.metrics.value("netcommon_hook_calls_total", outcome="ok", **labels) == 1
+    assert agent.service.state.metrics.value("netcommon_hook_seconds", **labels) == 1
+    assert agent.service.state.metrics.value("netcommon_hook_calls_total", outcome="ok", **labels) == 1
     assert agent.serving.status() == {"calls served": 1, "calls at work": 0, "calls handed back": 0}
 
 

@@ -78,7 +78,7 @@ def test_the_next_run_comes_after_the_grace_period_while_something_waits(made: W
 def test_inventories_that_cost_much_are_further_apart(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they find something to do they are not: that is what they are for."""
     spent = iter((0.0, 0.1, 0.1, 10.1, 10.1, 20.1, 20.1, 30.1))
-    monkeypatch.setattr("netagent.reap.reaper.thread_time", lambda: next(spent))
+    monkeypatch.setattr(made, "cpu", lambda: next(spent))
     made.reap()
     assert made.reaper.due(made.now) == pytest.approx(600, rel=JITTER)
     made.reap()

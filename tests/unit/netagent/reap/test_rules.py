@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netagent.reap.rules import Sightings, Sizes, emptied
-from netagent.service import start_delay
+from netagent.start_delay import start_delay
 from netcommon.lifecycle import inventory
 from netcommon.lifecycle.context import alive
 from netcommon.settings.model import Settings

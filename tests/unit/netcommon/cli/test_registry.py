@@ -7,12 +7,14 @@ import json
 import re
 import resource
 import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import get_type_hints
 
+import aiohttp
 import pytest
 
 from netcommon.cli.registry_client import TIMES
@@ -132,7 +134,10 @@ def test_what_is_not_given_out_is_found(cli: Cli, service: Served) -> None:
     assert "in quarantine until 2" in cli("registry", "find", "192.0.2.9").stdout
     cli("registry", "network", "release", "blue", "192.0.2.9")
     cli("registry", "network", "release", "blue", "192.0.2.10")
-    assert "nothing has that" in cli("registry", "find", "192.0.2.10").stdout + cli("registry", "find", "192.0.2.9").stdout
+    for part in ("192.0.2.10", "192.0.2.9"):
+        (line,) = cli("registry", "find", part).stdout.splitlines()[1:]
+        assert line.split()[:3] == ["network", "blue", "192.0.2.0/24"], "it is free"
+    assert cli("registry", "find", "198.51.100.1").stdout == "nothing has that\n"
 
 
 @pytest.mark.parametrize("model", [Claim, Nic, Option, Report, Node, About, Reports, Alive, NodeItem, Entry])
@@ -356,3 +361,15 @@ def test_how_a_browser_reaches_the_pages_is_said(cli: Cli) -> None:
     said = cli("registry", "pages").stdout
     assert told["command"] in said and f"{told['identity']}/identity.pem" in said
     assert "https://registry.example.com:8931/" in said and "certificates/reader/identity.pem" in said
+
+
+@pytest.mark.parametrize(("version", "words"), [("3.7.4.post0", "3.7.4.post0 is here"), ("", "needs aiohttp 3.8")])
+def test_which_aiohttp_the_service_needs(cli: Cli, monkeypatch: pytest.MonkeyPatch, version: str, words: str) -> None:
+    """That of Debian 12 is enough; an older one is no reason for a traceback in the middle of work."""
+    if version:
+        monkeypatch.setattr(aiohttp, "__version__", version)
+    else:
+        monkeypatch.setitem(sys.modules, "aiohttp", None)
+    cli("registry", "init")
+    said = cli("registry", "serve", status=69).stderr
+    assert words in said and "aiohttp 3.8 or later" in said and "python3-aiohttp" in said

@@ -133,6 +133,24 @@ def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
     machines.home("registry", "token", "create", "node", "no-such-node", status=64)
 
 
+def test_a_whole_token_is_taken_back_and_its_secret_not_said(machines: Machines) -> None:
+    text = token(machines, "node")
+    done = machines.home("registry", "token", "revoke", text)
+    assert done.stdout == f"token {text.split('.')[1]} taken back\n" and text.split(".")[2] not in done.stderr
+    assert "no tokens" in machines.home("registry", "token", "list").stdout
+    assert "no such token" in machines.other("registry", "join", machines.url, text, "--name", "node1", status=69).stderr
+
+
+def test_a_name_that_is_misspelt_is_said_where_it_is_revoked(machines: Machines) -> None:
+    """It is revoked all the same: a registry that was restored may have forgotten it."""
+    machines.other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    wrong = machines.home("registry", "certificate", "revoke", "operator", "anm")
+    assert "no certificate of operator anm is known" in wrong.stderr
+    assert certificates(machines) == {("operator", "ann"): "counts", ("operator", "anm"): "revoked"}
+    assert not machines.home("registry", "certificate", "revoke", "operator", "ann").stderr
+    assert certificates(machines)["operator", "ann"] == "revoked"
+
+
 def test_who_is_not_the_registry_is_told_nothing(machines: Machines, tmp_path: Path) -> None:
     """The authority is held against the fingerprint of the token: another registry is refused before the secret is sent."""
     text = token(machines, "reader", "ann")

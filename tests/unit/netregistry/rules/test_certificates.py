@@ -11,7 +11,7 @@ from netregistry.model.certificate import DAY, Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.rules.holders import admitted
-from tests.support.registry import NODES, Registry, node
+from tests.support.registry import NODES, OPERATOR, Registry, node
 
 NEWCOMER = Identity("newcomer", "", "192.0.2.9")
 KEY = hashlib.sha256(b"key").hexdigest()
@@ -260,3 +260,21 @@ def test_what_ended_long_ago_is_swept(registry: Registry, authority: str) -> Non
     registry.time += 90 * DAY
     registry.local.work()
     assert registry.local.view.all("certificates") == {}
+
+
+@pytest.mark.parametrize("action", ["authority.add", "certificate.join", "certificate.renew"])
+def test_what_is_read_or_signed_beside_the_rules_is_no_part_of_a_batch(registry: Registry, authority: str, action: str) -> None:
+    """Of a batch each authority was the second one, whatever its certificate: a text that is none lets nobody in any more."""
+    token(registry)
+    first = registry.do("certificate.join", "", joining(), NEWCOMER)
+    bodies: dict[str, Any] = {
+        "authority.add": [{"id": f"{number:08x}", "fingerprint": "0" * 64, "certificate": "none", "until": 2e9} for number in range(3)],
+        "certificate.join": [joining()],
+        "certificate.renew": [{"key": KEY, "serial": first["serial"]}],
+    }
+    before = registry.everything()
+    for who in (OPERATOR, node(0)):
+        problem = registry.refused("batch", "", {"parts": [{"action": action, "body": body} for body in bodies[action]]}, who)
+        alone = (action, who.role) in (("authority.add", "operator"), ("certificate.renew", "operator"), ("certificate.renew", "node"))
+        assert problem["kind"] == ("invalid" if alone else "forbidden")
+        assert ("action" in problem.get("field", "")) == alone and registry.everything() == before

@@ -19,6 +19,27 @@ def ganeti(registry: Registry) -> str:
     return registry.nic(GANETI, instance="web1", index=0, mac=MAC, ip="192.0.2.10", network=network, tags=["a"]).uuid
 
 
+def test_what_one_node_says_has_an_end(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a node's certificate would fill the registry of all."""
+    for module in ("nics", "nodes"):
+        monkeypatch.setattr(f"netregistry.rules.{module}.MOST_NICS", 3)
+    registry.join(0)
+    registry.join(1)
+    uuids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(1, 6)]
+    for number in range(3):
+        assert registry.report(node(0), {"nic": uuids[number], "state": "stopped"}).status == 200
+        registry.do("nic.add", "", {"uuid": uuids[number], "instance": "a", "index": number, "found": True}, node(0))
+    said = registry.report(node(0), {"nic": uuids[3], "state": "stopped"})
+    assert said.status == 413 and said.body["count"] == 4
+    assert registry.refused("nic.add", "", {"instance": "a", "index": 3, "found": True}, node(0))["status"] == 413
+    assert registry.report(node(0), {"nic": uuids[0], "state": "running", "tap": "tap0"}).status == 200, "what is there goes on"
+    assert registry.report(node(0), removed=(uuids[1],)).status == 200
+    assert registry.report(node(0), {"nic": uuids[3], "state": "stopped"}).status == 200, "there is room again"
+    assert registry.report(node(1), {"nic": uuids[3], "state": "stopped"}).status == 200, "others are not concerned"
+    registry.do("nic.delete", uuids[1], None, node(0))
+    registry.do("nic.add", "", {"instance": "a", "index": 3, "found": True}, node(0))
+
+
 @pytest.mark.parametrize(
     ("field", "value", "command"),
     [

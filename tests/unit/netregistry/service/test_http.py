@@ -7,15 +7,18 @@ import os
 import socket
 import stat
 import struct
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netregistry.client import Client, Problem
+from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.request import made, new_id
+from netregistry.request import Call, Response, made, new_id
 from netregistry.service import queries
 from netregistry.service.identity import peer
 from netregistry.service.limits import Limits
@@ -24,7 +27,7 @@ from netregistry.stores.base import Delete, Expect, Listing, Put, Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused
 from tests.support.registry import NODES
-from tests.support.service import Said, Served, served
+from tests.support.service import SECONDS, Said, Served, served
 
 NOW = 1_790_000_000
 
@@ -251,6 +254,35 @@ def test_too_many_are_told_when_to_come_again(tmp_path: Path) -> None:
         refused(service.say("GET", f"/v1/watch?node={NODES[0]}"), 429, "too-many", "streams")
     with served(tmp_path, Limits(waiting=0, beat=60)) as service:
         refused(service.say("GET", "/v1/nics"), 429, "too-many", "waiting")
+
+
+def test_who_asks_for_much_takes_little_of_the_others_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one identity few requests are in line: another one's comes behind these, and before the rest."""
+    order: list[str] = []
+    held = threading.Event()
+    with served(tmp_path, Limits(beat=60, each=4)) as service, ThreadPoolExecutor(30) as pool:
+        answer = service.service.registry.answer
+
+        def noted(call: Call, who: Identity) -> Response:
+            order.append(who.name)
+            held.wait(SECONDS)
+            return answer(call, who)
+
+        monkeypatch.setattr(service.service.registry, "answer", noted)
+
+        def add(name: str, number: int) -> Said:
+            return service.say("POST", "/v1/networks", {"name": f"{name}{number}"}, Netcommon_Role=f"operator:{name}")
+
+        def waiting(number: int) -> bool:
+            return service.service.waiting == number
+
+        begun = [pool.submit(add, "ann", number) for number in range(20)]
+        service.until(lambda: waiting(20))
+        begun.append(pool.submit(add, "bob", 0))
+        service.until(lambda: waiting(21))
+        held.set()
+        assert [each.result(SECONDS).status for each in begun] == [201] * 21
+    assert sorted(order) == ["ann"] * 20 + ["bob"] and order.index("bob") <= 4
 
 
 def test_a_store_that_cannot_be_used_is_503_and_reads_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,33 @@ def test_what_a_network_gives_to_nobody(registry: Registry) -> None:
     assert found(registry, "192.0.2.254") == {("blue", "192.0.2.254")}
     assert found(registry, "192.0.2.0") == {("blue", "192.0.2.0/24")}
     assert found(registry, "2001:db8:0::") == {("blue", "2001:db8::/64")}
-    assert found(registry, "192.0.2.220") == found(registry, "192.0.2.221") == set()
+    assert found(registry, "192.0.2.220") == found(registry, "192.0.2.221") == {("blue", "192.0.2.0/24")}, "what is free"
     assert list(index.find("192.0.2.205")) == list(Index(registry.local.view).find("192.0.2.205"))
+
+
+def test_what_is_free_is_in_a_subnet(registry: Registry) -> None:
+    blue = registry.network("blue", "192.0.2.0/24", subnet6="2001:db8::/64")
+    registry.network("wide", "192.0.0.0/16")
+    registry.network("other", "198.51.100.0/24", subnet6="2001:db8:1::/64")
+    both = {("blue", "192.0.2.0/24"), ("wide", "192.0.0.0/16")}
+    assert found(registry, "192.0.2.77") == found(registry, "192.0.2.64/27") == found(registry, "192.0.2.65/27") == both
+    assert found(registry, "192.0.3.77") == {("wide", "192.0.0.0/16")}
+    assert found(registry, "2001:DB8:0::77") == {("blue", "2001:db8::/64")} and found(registry, "2001:db8:1:0::/80") == {
+        ("other", "2001:db8:1::/64")
+    }
+    for part in ("203.0.113.1", "2001:db8:2::1", "192.0.0.0/8", "0.0.0.0/0", "nowhere", "192.0.2.300"):
+        assert found(registry, part) == set(), part
+    registry.nic(network=blue, name="one", ip="192.0.2.77")
+    assert found(registry, "192.0.2.77") == {("one", "192.0.2.77")}, "what has it, and nothing else"
+
+
+def test_a_cluster_is_that_of_its_networks_and_nodes(registry: Registry) -> None:
+    registry.do("network.add", "", {"name": "blue", "cluster": "prod-east", "subnet": "192.0.2.0/24"})
+    registry.join(0, "prod-west")
+    registry.nic(name="one", cluster="prod-east")
+    index = Index(registry.local.view)
+    assert [(kind, word) for kind, _key, word in index.find("prod")] == [("networks", "prod-east"), ("nodes", "prod-west")]
+    assert [kind for kind, _key, _word in index.find("PROD-EAST")] == ["networks"]
 
 
 def test_an_index_hears_of_what_is_reserved() -> None:
@@ -64,5 +89,7 @@ def test_an_index_hears_of_what_is_reserved() -> None:
     heard.append(Index(registry.local.view))
     registry.do("network.set", blue, {"reserved": [{"first": "192.0.2.200", "last": "192.0.2.219"}]})
     assert [word for _kind, _key, word in heard[0].find("192.0.2.205")] == ["192.0.2.200-192.0.2.219, reserved"]
+    registry.do("network.set", blue, {"subnet": "198.51.100.0/24", "reserved": []})
+    assert list(heard[0].find("192.0.2.205")) == [] and [word for _kind, _key, word in heard[0].find("198.51.100.7")] == ["198.51.100.0/24"]
     registry.do("network.delete", blue)
-    assert list(heard[0].find("192.0.2.205")) == []
+    assert list(heard[0].find("198.51.100.7")) == []

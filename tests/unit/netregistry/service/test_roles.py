@@ -1,4 +1,7 @@
-"""For each role, each call over TLS: allowed or refused, as the table of roles says; and who is not in it is nobody."""
+"""For each role, each call over TLS: allowed or refused, as the table of roles says; and who is not in it is nobody.
+
+The calls are those of netregistry.service.routes: a new one fails here until somebody has said in MAY who may.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,10 @@ PLACES = {"uuid": NODES[0], "kind": "macs", "scope": "none", "what": "aa:00:00:0
 REHEARSED = ("authority.retire", "token.revoke", "claim.release", "certificate.renew")
 
 
+#: What a node could ask of itself.
+BODIES = {"report": {"after": "first:0", "nics": []}, "heartbeat": {"incarnation": NODES[5]}, "node.set": {"name": "mine"}}
+
+
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder: Path = tmp_path_factory.mktemp("registry")
@@ -48,7 +55,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(scope="module")
 def shown(registry: Secured) -> dict[str, Shown]:
-    """Give what each role shows."""
+    """Give what each role shows. There is a second node."""
+    registry.join("node", NODES[1])
     found = {role: registry.shown(registry.join(role, name)) for role, name in NAMES.items()}
     return {**found, NEWCOMER: Shown("", registry.trusted)}
 
@@ -80,6 +88,27 @@ def test_each_call_of_each_role(registry: Secured, shown: dict[str, Shown], role
     assert (said.status, kind) == (403, "certificate" if role == NEWCOMER else "forbidden"), said
     if role != NEWCOMER:
         assert said.body["master"] in ROLES[route.name] and route.name in said.body["detail"]
+
+
+#: Calls of a node that name another node in their path or query: who it is is refused, before what is wrong with the body.
+OF_A_NODE = [
+    route for route in ROUTES if (route.path.startswith("/v1/nodes/{uuid}") and "node" in ROLES[route.name]) or route.name == "watch"
+]
+LOOKED_AT = {"node"}  #: what a node may see of others
+
+
+@pytest.mark.parametrize("route", OF_A_NODE, ids=lambda route: route.name)
+def test_each_call_of_a_node_for_another_one(registry: Secured, shown: dict[str, Shown], route: Route) -> None:
+    path, body = route.path.format(uuid=NODES[1]), BODIES.get(route.name)
+    if route.name == "watch":
+        path += f"?node={NODES[1]}&incarnation={NODES[5]}"
+    before, held = registry.counted("another"), registry.local.everything()
+    said = registry.say(route.method, path, body, shown["node"], If_Match="*")
+    if route.name in LOOKED_AT:
+        assert said.status == 200
+        return
+    assert (said.status, said.body["master"], said.body["reason"]) == (403, f"node:{NODES[1]}", "another"), said
+    assert registry.counted("another") == before + 1 and registry.local.everything() == held
 
 
 @pytest.mark.parametrize("role", [role for role in MAY if role != NEWCOMER])

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from netregistry import credentials
 from netregistry.authority import key_files, x509
 from netregistry.client import Client, Problem
+from netregistry.credentials import Credentials
 from netregistry.reach import Places, TlsPlace
 from netregistry.service.limits import Limits
 from runtime.errors import NetcommonError
@@ -86,7 +88,7 @@ def test_a_forged_issuer_name_is_of_no_use(registry: Secured) -> None:
 
 
 def test_a_lost_key_signs_nothing_under_its_successors_name(registry: Secured) -> None:
-    """Make an authority of the new one's name with it; what that signs would count on, on a connection that is open."""
+    """Make an authority of the new one's name with it; what that signs would count on, on a connection that stayed open."""
     (item,) = registry.local.client().get("authorities").body["items"]
     old = item["authority"]["id"]
     lost = item["authority"]["certificate"], key_files.key(registry.keys, old)
@@ -97,12 +99,13 @@ def test_a_lost_key_signs_nothing_under_its_successors_name(registry: Secured) -
     mallory = HTTPSConnection("localhost", registry.port, timeout=SECONDS, context=shown.context())
     with ann, contextlib.closing(mallory):
         ann.get("tokens")
-        for retired in (False, True):
-            if retired:
-                registry.local.client().change("DELETE", f"authorities/{old}")
+        mallory.request("GET", "/v1/tokens")
+        response = mallory.getresponse()
+        assert (response.status, json.loads(response.read())["reason"]) == (403, "foreign") and response.will_close
+        registry.local.client().change("DELETE", f"authorities/{old}")
+        with pytest.raises(OSError):  # in the handshake
             mallory.request("GET", "/v1/tokens")
-            response = mallory.getresponse()
-            assert (response.status, json.loads(response.read())["reason"]) == (403, "foreign")
+            mallory.getresponse()
         ann.get("tokens")
 
 
@@ -123,8 +126,10 @@ def test_revoked(registry: Secured) -> None:
         registry.local.client().change("POST", "certificates/revoke", {"role": "node", "name": NODES[0]})
         with pytest.raises(Problem) as caught:
             client.get("")  # on the connection that was open
+        with registry.opened("/v1", registry.shown(node)) as response:
+            assert response.status == 403 and response.read() and response.will_close, "nothing more will be done on it"
     assert caught.value.kind == "certificate" and "netcommon registry join URL TOKEN" in str(caught.value)
-    assert registry.counted("revoked") == 1 and [line for line in registry.lines if "is refused" in line and "revoked" in line]
+    assert registry.counted("revoked") == 2 and [line for line in registry.lines if "is refused" in line and "revoked" in line]
 
 
 @pytest.mark.parametrize("reason", ["token-unknown", "token-used", "token-late", "token-other"])
@@ -244,6 +249,62 @@ def test_who_says_nothing_keeps_nobody_out(registry: Secured, monkeypatch: pytes
     assert registry.join("reader", "ann").role == "reader"
     for each in silent:
         each.close()
+
+
+def test_one_certificate_keeps_nobody_else_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by connections, nor by many certificates of one identity: the longest there goes."""
+    import socket
+
+    from netregistry.service import serve, tls
+
+    monkeypatch.setattr(tls, "OF_ONE", 3)
+    monkeypatch.setattr(serve, "RESERVED", 6)
+    with secured(tmp_path, Limits(connections=40, rate=10_000.0)) as registry, contextlib.ExitStack() as stack:
+        lost = registry.join("node", NODES[0])
+        other, again = registry.join("node", NODES[1]), registry.join("node", NODES[0], new=False)
+
+        def opened(one: Credentials) -> socket.socket:
+            plain = socket.create_connection(("localhost", registry.port))
+            found = stack.enter_context(registry.shown(one).context().wrap_socket(plain, server_hostname="localhost"))
+            found.settimeout(SECONDS)
+            return found
+
+        def answered(each: socket.socket) -> bool:
+            each.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            said = each.recv(1 << 16)
+            while said and not said.endswith(b"}"):  # the head may come by itself
+                said += each.recv(1 << 16)
+            return said.startswith(b"HTTP/1.1 200 ")
+
+        first = [opened(each) for each in (other, again)]
+        assert all(map(answered, first))
+        held = [opened(lost) for _ in range(6)]
+        registry.local.until(lambda: registry.counted("busy") == 3)
+        for each in held[:3]:
+            with contextlib.suppress(ConnectionError):
+                assert not each.recv(1)
+        assert all(map(answered, first))
+        mine = [again]
+
+        def crowded() -> bool:
+            """Open as many as one certificate may have, by one more certificate each time."""
+            with registry.client(mine[-1]) as client, contextlib.suppress(NetcommonError):
+                mine.append(credentials.refresh(mine[-1], client, mine[-1].until - 60))
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    opened(mine[-1])
+            return registry.counted("busy") > 3
+
+        registry.local.until(crowded)
+        assert len(mine) > 5
+        registry.local.until(lambda: lets_in(registry, other))
+        assert answered(first[0])
+
+
+def lets_in(registry: Secured, one: Credentials) -> bool:
+    with contextlib.suppress(NetcommonError), registry.client(one) as client:
+        return bool(client.get("").body)
+    return False
 
 
 def test_who_is_revoked_uses_up_nothing_of_who_has_joined_again(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netregistry.client import Client, Problem
+from netregistry.model.certificate import Credential
 from netregistry.refusal import Refused
 from netregistry.service.limits import Limits
 from netregistry.service.recent import Recent, told
-from netregistry.service.streams import BOUND, Channel, Streams
+from netregistry.service.streams import BOUND, PIECE, Channel, Streams
 from netregistry.stores.base import Batch
 from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
@@ -324,6 +325,46 @@ def test_a_hearer_that_is_too_slow_is_cut_off() -> None:
     assert not channel.ended and channel.waiting == 3 * BOUND
     channel.put([b"x"])
     assert "too slow" in channel.ended and channel.take() == b""
+
+
+def test_what_waits_is_taken_piece_by_piece() -> None:
+    channel = Channel(NODES[0], "", lambda: None)
+    lines = [b"x" * 999 + b"\n" for _ in range(1000)]
+    channel.put(lines, first=True)
+    found, waiting = [], [channel.waiting]
+    while data := channel.take():
+        found.append(data)
+        waiting.append(channel.waiting)
+    assert b"".join(found) == b"".join(lines) and waiting[-1] == 0 and sorted(waiting, reverse=True) == waiting
+    assert max(map(len, found)) < PIECE + 1000 and all(each.endswith(b"\n") for each in found)
+    channel.put([bytes(BOUND)])
+    assert not channel.ended, "what it was told at first counts no more"
+
+
+def test_who_keeps_too_much_waiting_is_cut_off_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By many streams of one identity, each within its bound."""
+    registry = Remembered(0)
+    registry.join(0)
+    view = registry.local.view
+    monkeypatch.setattr("netregistry.service.streams.TOGETHER", 100_000)
+    streams, woken = Streams(view, 100), list[int]()
+    hostile = [Channel(NODES[0], "", lambda: woken.append(1), Credential("reader", "mallory", "1", "a", 0.0)) for _ in range(10)]
+    others = [Channel(NODES[0], "", lambda: None, Credential("reader", name, "1", "a", 0.0)) for name in ("ann", "bob")]
+    for channel in (*hostile, *others):
+        streams.open(view, channel, "")
+        channel.take()
+    for channel in others:
+        channel.put([bytes(20_000)])
+    for channel in hostile:
+        channel.put([bytes(15_000)])
+    streams.beat(view, [])
+    assert not any(channel.ended for channel in others) and others[0].waiting == 20_000
+    cut = [channel for channel in hostile if channel.ended]
+    assert len(cut) == len(woken) == streams.cut == 6 and not any(channel.waiting for channel in cut)
+    assert streams.count == 6 and sum(channel.waiting for channel in (*hostile, *others)) <= 100_000
+    late = Channel(NODES[0], "", lambda: None, Credential("reader", "late", "1", "a", 0.0))
+    streams.open(view, late, "")
+    assert not late.ended and late.take()
 
 
 def test_signs_of_life_are_given_in_parts() -> None:
