@@ -43,7 +43,7 @@ def retag(world: object, name: str, vid: int) -> None:
         world.ovs.vsctl("set", "Port", name, f"tag={vid}")
     else:
         switch = simulated(world).host.switch
-        switch.fakes = [fake._replace(tag=vid) if fake.name == name else fake for fake in switch.fakes]
+        switch.retag(name, vid)
 
 
 def add_ids(world: object, name: str, port: tuple[str, str], interface: tuple[str, str]) -> None:
@@ -56,8 +56,7 @@ def add_ids(world: object, name: str, port: tuple[str, str], interface: tuple[st
     there = switch.real(name)
     assert there is not None
     ids, interface_ids = dict([*there.external_ids, port]), dict([*there.interface_ids, interface])
-    switch.insert(there._replace(external_ids=tuple(ids.items()), interface_ids=tuple(interface_ids.items())))
-    switch.look()
+    switch.amend(there._replace(external_ids=tuple(sorted(ids.items())), interface_ids=tuple(sorted(interface_ids.items()))))
 
 
 def set_by_others(world: object) -> None:
@@ -104,7 +103,7 @@ def foreign_flow(world: object, bridge: str, cookie: int, text: str) -> None:
     if isinstance(world, LinuxWorld):
         run("ovs-ofctl", "-O", "OpenFlow14", "add-flow", bridge, f"cookie={cookie:#x},{text.replace(' ', ',')}")
     else:
-        simulated(world).host.openflow.all.append(Flow(bridge, cookie, 0, text))
+        simulated(world).host.openflow.add(Flow(bridge, cookie, 0, text))
 
 
 def every_flow(world: object, bridge: str) -> list[str]:
@@ -120,7 +119,7 @@ def controlled(world: object, bridge: str) -> None:
     if isinstance(world, LinuxWorld):
         world.ovs.vsctl("set-controller", bridge, "tcp:127.0.0.1:1")
     else:
-        simulated(world).host.switch.controlled.add(bridge)
+        simulated(world).host.switch.control(bridge)
 
 
 def delete_port(world: object, name: str) -> None:

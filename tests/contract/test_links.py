@@ -299,7 +299,7 @@ def test_a_bridge_below_all_of_its_ports(world: World, many: bool) -> None:
 
 def test_who_gave_an_address(world: World) -> None:
     for name in ("tap0", "tap1"):
-        world.tap(name)
+        world.tap(name, unassigned=True)
     assert do(world, SetLink(index(world, "tap1"), address=MAC)) == [0]
     for seen in (view(world), world.host.snapshot()):
         assert [seen.assigned(link(world, name)) for name in ("tap0", "tap1")] == [False, True]

@@ -17,10 +17,7 @@ def test_taken_where_it_is(ovs_world: World, bridge: str) -> None:
     """And then put, as an up does: the rows stay, and what the administrator has set on them."""
     ovs_world.tap("tap0")
     fake_bridge(ovs_world, "fake0", "ovs0", 5)
-    if isinstance(ovs_world, LinuxWorld):
-        ovs_world.ovs_port(bridge, "tap0")
-    else:
-        assert do(ovs_world, PutOvsPort(PLAIN._replace(bridge=bridge, external_ids=()))) == [0]
+    ovs_world.ovs_port(bridge, "tap0")
     add_ids(ovs_world, "tap0", ("vendor", "x"), ("iface-id", "y"))
     set_by_others(ovs_world)
     before = view(ovs_world).ovs_port("tap0")
@@ -40,11 +37,7 @@ def test_given_back_as_it_was_found(ovs_world: World, bridge: str, changed: str)
     """What we have set is as before; what somebody has set meanwhile stays."""
     ovs_world.tap("tap0")
     fake_bridge(ovs_world, "fake0", "ovs0", 5)
-    plain = PLAIN._replace(bridge=bridge, external_ids=())
-    if isinstance(ovs_world, LinuxWorld):
-        ovs_world.ovs_port(bridge, "tap0")
-    else:
-        assert do(ovs_world, PutOvsPort(plain)) == [0]
+    ovs_world.ovs_port(bridge, "tap0")
     add_ids(ovs_world, "tap0", ("vendor", "x"), ("iface-id", "y"))
     set_by_others(ovs_world)
     qos = others_qos(ovs_world)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
+import struct
 from typing import Protocol
 
 from netcommon.host.api.facts import Link, Rule
 from netcommon.host.api.host import Answer, Host, View
-from netcommon.host.api.requests import Request
+from netcommon.host.api.requests import Request, SetLink
 from netcommon.host.linux.host import LinuxHost
 from netcommon.host.simulated.host import MemoryHost
 from runtime.paths import Paths
+from tests.contract.heard import RealEars, SimulatedEars
+from tests.contract.trace import TRACE
 from tests.support.netns import run, sysctl, wait_until
 from tests.support.node import Node
-from tests.support.ovs import OpenVswitch
+from tests.support.ovs import RUN, OpenVswitch
 from tests.support.tap import Tap
 
+SIOCSIFHWADDR, ARPHRD_ETHER = 0x8924, 1
 HOLDER = 4711  #: the process that holds the simulated taps
 
 
@@ -29,7 +35,10 @@ class World(Protocol):
         """The process that has the taps open."""
         ...
 
-    def tap(self, name: str, persistent: bool = False) -> None: ...
+    def tap(self, name: str, persistent: bool = False, unassigned: bool = False) -> None:
+        """Make a tap. ``unassigned``: nobody gives it an address, so it has one by chance."""
+        ...
+
     def let_go(self, name: str) -> None:
         """The process that holds the tap ends."""
         ...
@@ -66,20 +75,22 @@ class World(Protocol):
 class SimulatedWorld:
     """A MemoryHost."""
 
-    def __init__(self, system: bool = False) -> None:
-        """``system``: Open vSwitch uses its kernel module."""
+    def __init__(self, system: bool = False, switch: bool = False) -> None:
+        """``system``: Open vSwitch uses its kernel module; ``switch``: it runs already, without a bridge."""
         self.host = MemoryHost()
+        self.host.switch.condition = self.host.switch.condition._replace(there=switch)
         self.holder = HOLDER
         self._system = system
+        TRACE.begin(self, SimulatedEars(self.host))
 
-    def tap(self, name: str, persistent: bool = False) -> None:
+    def tap(self, name: str, persistent: bool = False, unassigned: bool = False) -> None:
         self.host.add_tap(name, self.holder, persistent=persistent)
 
     def let_go(self, name: str) -> None:
         self.host.let_go(name)
 
     def bridge(self, name: str, vlan_filtering: bool = False, default_pvid: int = 1) -> None:
-        self.host.add_bridge(name, vlan_filtering=vlan_filtering, default_pvid=default_pvid)
+        self.host.add_bridge(name, vlan_filtering=vlan_filtering, default_pvid=default_pvid, up=False)
 
     def vrf(self, name: str, table: int) -> None:
         self.host.add_link(Link(0, name, "vrf", table=table))
@@ -87,7 +98,7 @@ class SimulatedWorld:
     def veth(self, name: str, peer: str) -> None:
         first = self.host.add_link(Link(0, name, "veth"))
         second = self.host.add_link(Link(0, peer, "veth", lower=first.index))
-        self.host.kernel.links[first.index] = first._replace(lower=second.index)
+        self.host.kernel.put(first._replace(lower=second.index))
 
     def remove(self, name: str) -> None:
         self.host.remove_link(name)
@@ -109,6 +120,7 @@ class SimulatedWorld:
 
     def ovs_bridge(self, name: str) -> None:
         self.host.add_ovs_bridge(name, self._system)
+        self.host.kernel.set_link(SetLink(index(self, name), up=True))
 
     def ovs_port(self, bridge: str, name: str) -> None:
         self.host.add_ovs_port(bridge, name)
@@ -132,14 +144,18 @@ class LinuxWorld:
         self.holder = os.getpid()
         self._node, self._ovs = node, ovs
         self._taps: dict[str, Tap] = {}
+        self._ears = RealEars("" if ovs is None else RUN)
+        TRACE.begin(self, self._ears)
 
     @property
     def ovs(self) -> OpenVswitch:
         assert self._ovs is not None, "ask for the fixture ovs_world"
         return self._ovs
 
-    def tap(self, name: str, persistent: bool = False) -> None:
+    def tap(self, name: str, persistent: bool = False, unassigned: bool = False) -> None:
         self._taps[name] = self._node.tap(name, persistent)
+        if not unassigned:
+            set_address(name, made_address(socket.if_nametoindex(name)))
 
     def let_go(self, name: str) -> None:
         self._taps.pop(name).close()
@@ -153,7 +169,8 @@ class LinuxWorld:
         run("ip", "link", "add", name, "type", "vrf", "table", str(table))
 
     def veth(self, name: str, peer: str) -> None:
-        run("ip", "link", "add", name, "type", "veth", "peer", "name", peer)
+        first, second = (made_address(number) for number in (1, 2))
+        run("ip", "link", "add", name, "address", first, "type", "veth", "peer", "name", peer, "address", second)
 
     def remove(self, name: str) -> None:
         if name in self._taps:
@@ -169,7 +186,7 @@ class LinuxWorld:
         run("ip", "-6" if rule.family == 10 else "-4", "rule", "add", *words, "protocol", str(rule.protocol))
 
     def many_ports(self, bridge: str, count: int) -> None:
-        lines = "".join(f"link add port{number} master {bridge} type ifb\n" for number in range(count))
+        lines = "".join(f"link add port{number} address {made_address(number + 3)} master {bridge} type ifb\n" for number in range(count))
         run("ip", "-batch", "-", stdin=lines)
 
     def flush_nftables(self) -> None:
@@ -177,20 +194,34 @@ class LinuxWorld:
 
     def ovs_bridge(self, name: str) -> None:
         self.ovs.bridge(name)
+        self._ears.bridge(name)
 
     def ovs_port(self, bridge: str, name: str) -> None:
         self.ovs.vsctl("add-port", bridge, name)
 
     def freeze_switch(self) -> None:
+        self._ears.silent.add("ovs-vswitchd")
         self.ovs.freeze("ovs-vswitchd")
 
     def freeze_database(self) -> None:
+        self._ears.silent.add("ovsdb-server")
         self.ovs.freeze("ovsdb-server")
 
     def settle(self) -> None:
         """vswitchd looks at its devices after an event; a change that it has taken afterwards proves that it has."""
         for _ in range(3):
             self.ovs.vsctl("set", "Open_vSwitch", ".", f"external_ids:settled={os.urandom(4).hex()}")
+
+
+def made_address(number: int) -> str:
+    """Give the MAC address of a device: those that come later have higher ones, as the simulated node's, and a bridge takes the lowest."""
+    return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
+
+
+def set_address(name: str, address: str) -> None:
+    """Give a device a MAC address (netdevice(7), SIOCSIFHWADDR)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        fcntl.ioctl(made, SIOCSIFHWADDR, struct.pack("16sH6s8x", name.encode(), ARPHRD_ETHER, bytes.fromhex(address.replace(":", ""))))
 
 
 def index(world: World, name: str) -> int:
