@@ -321,7 +321,7 @@ class Dispatcher:
             self.burden = spent.cpu if self.synced else 0.0  # the first one reads each record for the first time: that says nothing
             self.synced = now
             known = {entry.key: entry for entry in entries}
-            for key in {*known, *self._nics.keys()}:
+            for key in {**known, **dict.fromkeys(self._nics.keys())}:
                 if self._nics.get(key) != known.get(key):
                     self.reread(key)  # an event was lost; or it has changed since
             self._repairs.forget(self._nics.__contains__)

@@ -53,7 +53,7 @@ class Nics:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._about: dict[Mark, set[str]] = {}
+        self._about: dict[Mark, dict[str, None]] = {}  #: keys, in the order in which their records came
         self._marks: dict[Mark, Mark] = {}  #: equal marks of many records are one object
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class Nics:
         marks = frozenset(self._marks.setdefault(mark, mark) for mark in entry.marks)
         self._entries[entry.key] = entry._replace(marks=marks)
         for mark in marks:
-            self._about.setdefault(mark, set()).add(entry.key)
+            self._about.setdefault(mark, {})[entry.key] = None
 
     def drop(self, key: str) -> Entry | None:
         """The record is gone from disk."""
@@ -94,8 +94,8 @@ class Nics:
 
     def _forget(self, key: str, marks: Iterable[Mark]) -> None:
         for mark in marks:
-            keys = self._about.get(mark, set())
-            keys.discard(key)
+            keys = self._about.get(mark, {})
+            keys.pop(key, None)
             if not keys:
                 self._about.pop(mark, None)
                 self._marks.pop(mark, None)
@@ -104,7 +104,7 @@ class Nics:
         """Every record that bears one of ``marks``, each once."""
         found: dict[str, None] = {}
         for mark in marks:
-            found.update(dict.fromkeys(self._about.get(mark, ())))
+            found.update(self._about.get(mark, {}))
         return (self._entries[key] for key in found)
 
     def switched(self) -> bool:

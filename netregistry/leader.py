@@ -32,6 +32,7 @@ AT_ONCE = 100  #: keys deleted by one commit
 AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of quarantines over, requests come in between
 EVERY = 60.0  #: seconds from one look at the history's length to the next
 FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
+LONGEST_WAIT = 60.0  #: seconds for which nodes are waited for at most, however the clock is set meanwhile
 KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
 
 
@@ -51,6 +52,7 @@ class Leader:
         self._core, self._name = core, name
         self._looked = float("-inf")
         self._rest: Rest | None = None
+        self._patient = float("-inf")  # until then no node is taken for gone
         self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
         self._old, self._floor = 0, 0  # up to which revision all may be forgotten, and is
 
@@ -59,6 +61,14 @@ class Leader:
         lease = cast("Granted", (yield Grant(seconds))).lease
         result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
         return lease if isinstance(result, Committed) else 0
+
+    def wait(self, seconds: float) -> None:
+        """Take no node for gone for so many seconds: its lease may have ended because nobody was there to keep it."""
+        self._patient = self._core.now() + min(seconds, LONGEST_WAIT)
+        self._rest = None
+
+    def _waits(self) -> bool:
+        return 0 < self._patient - self._core.now() <= LONGEST_WAIT
 
     @property
     def rests(self) -> bool:
@@ -71,9 +81,10 @@ class Leader:
     def work(self) -> Work:
         """Do all that is due."""
         began, view = self._core.now(), self._core.view
+        latest = self._patient if self._waits() else float("inf")
         due = yield from self._requests()
         noted = yield from self._noted_or_swept()
-        self._rest = None if due or noted else Rest(view, view.revision, began, ends.next_end(view))
+        self._rest = None if due or noted else Rest(view, view.revision, began, min(ends.next_end(view), latest))
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
@@ -109,6 +120,8 @@ class Leader:
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""
         view = self._core.view
+        if self._waits():
+            return
         for key in tuple(view.all("nodes")):
             node = key.partition("/")[2]
             if view.alive(node) is None and view.gone(node) is None:

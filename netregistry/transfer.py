@@ -7,7 +7,6 @@ of its commits tests that nobody else has begun another one. Whatever it was end
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shutil
 import tempfile
@@ -17,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from netregistry.model import keys
 from netregistry.stores.base import LARGEST, MOST, Put, Unavailable, Unknown, commit_size
-from netregistry.stores.etcd import EtcdStore, Facts, begun, facts
+from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
+from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
-from netregistry.stores.sqlite_file import ENDS, MOVED, synchronise_folder
-from runtime.errors import HostRefused, TryAgain, escaped
+from netregistry.stores.sqlite_file import UNFINISHED, removed
+from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from netregistry.stores.base import Item, Store
 
@@ -35,100 +35,86 @@ PAGE = 1000  #: items of a listing at once
 LIVING = 60.0  #: seconds for nodes that were alive to say so to the new registry, before they are taken for gone
 
 
-def move(path: str, where: str) -> tuple[str, int]:
-    """Bring the registry in a file to an etcd that holds nothing, in a new epoch; give that, and how many keys it has.
-
-    The file is put aside when the copy is whole and the same. Begun again after an interruption, it does what is left.
-
-    Raises TryAgain where a service has the file open; HostRefused, Damaged, Unavailable.
-    """
-    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
-        if not os.path.exists(path) and os.path.exists(path + MOVED):
-            found = facts(client)
-            if found is not None and found.whole:
-                return found.epoch, len(tuple(_items(EtcdStore.unfinished(client))))
-        try:
-            source = SqliteStore(path)
-        except TryAgain as error:
-            raise TryAgain(f"{error}: stop the service first: systemctl stop netcommon-registry") from None
-        with source:  # nobody else can open it meanwhile
-            name = f"{source.epoch}:{source.list('', limit=1).revision}"
-            found = facts(client)
-            if found is None or not found.whole:
-                found = _filled(client, source, name, found)
-            elif found.source != name:
-                raise HostRefused(f"{client.place} holds a registry already, of epoch {found.epoch}", "name an etcd that holds nothing")
-        _aside(path)
-        return found.epoch, len(tuple(_items(EtcdStore.unfinished(client))))
-
-
-def bring_back(backup: str, where: str, kept: str) -> str:
+def bring_back(backup: str, where: str, kept: str, allowed: Callable[[Facts | None], None] = lambda _found: None) -> str:
     """Put a copy in the place of the registry in an etcd, in a new epoch; give that. What stood there is kept in the file ``kept``.
 
-    Services that have it open do nothing more. Raises HostRefused, Damaged, Unavailable.
+    Services that have it open end. ``allowed``: raises HostRefused where what the etcd says is not to be replaced.
+
+    Raises HostRefused, Damaged, Unavailable.
     """
     with contextlib.closing(Client(place(where), EACH, TOLD)) as client, _copied(backup) as source:
         found = facts(client)
-        if found is not None and found.whole:
-            _kept(where, kept)
-        return _filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found).epoch
+        allowed(found)
+        if found is not None and (found.whole or found.moved):
+            _kept(client, kept)
+        return filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found, lambda: None).epoch
 
 
-def _kept(where: str, file: str) -> None:
+def _kept(client: Client, file: str) -> None:
     """Copy the registry in an etcd to a file, in the place of an earlier one. Raises HostRefused, Unavailable."""
     try:
         Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for end in ENDS:
-            Path(file + end).unlink(missing_ok=True)
+        removed(file)
     except OSError as error:
         raise HostRefused(f"cannot make {escaped(file)}: {error.strerror}") from None
-    copy(where, file)
+    _filed(EtcdStore.unfinished(client), file)
 
 
 def copy(where: str, file: str) -> None:
     """Copy the registry in an etcd, as it is at one revision, to a new file. Services go on. Raises HostRefused, Unavailable."""
     with EtcdStore(place(where)) as source:
-        target = SqliteStore.create(file, source.epoch)
-        try:
-            with target:
-                _copy(source, target)
-        except BaseException:  # a part would pass for the whole
-            for end in ENDS:
-                Path(file + end).unlink(missing_ok=True)
-            raise
+        _filed(source, file)
 
 
-def _filled(client: Client, source: Store, name: str, before: Facts | None) -> Facts:
-    """Copy a registry to an etcd, in a new epoch, and say that it is whole. ``before``: what the etcd has said until now."""
+def _filed(source: EtcdStore, file: str) -> None:
+    """Write all of a store to a new file, which says until then that it is a part: whoever is killed at it leaves that behind."""
+    target = SqliteStore.create(file, source.epoch, unfinished=True)
+    try:
+        with target:
+            write_all(source, target)
+            target.note(**{UNFINISHED: ""})
+    except BaseException:
+        removed(file)
+        raise
+
+
+def filled(client: Client, source: Store, name: str, before: Facts | None, last: Callable[[], None]) -> Facts:
+    """Copy a registry to an etcd, in a new epoch, and say that it is whole. ``before``: what the etcd has said until now.
+
+    ``last``: called when the copy is whole, and does not say so yet. Raises HostRefused where somebody else copies, too; Unavailable.
+    """
     epoch = secrets.token_hex(4)
-    _said(client, Facts(epoch, False, name, 0), before)
+    said(client, Facts(epoch, False, name, 0), before)
     with_a_part = EtcdStore.unfinished(client)
     if with_a_part.epoch != epoch:
         raise HostRefused(f"somebody else copies to {client.place}, too")
-    _copy(source, with_a_part)
-    _compared(source, with_a_part)
-    _said(client, Facts(epoch, True, name, 0), with_a_part.facts)  # as it was for its commits: another copy may have begun since
+    write_all(source, with_a_part)
+    compared(source, with_a_part)
+    last()
+    said(client, Facts(epoch, True, name, 0), with_a_part.facts, clear=False)  # as it was for its commits: another may have begun since
     found = facts(client)
     if found is None or found.epoch != epoch or not found.whole:
         raise HostRefused(f"somebody else copies to {client.place}, too")
     return found
 
 
-def _said(client: Client, said: Facts, before: Facts | None) -> None:
-    """Let an etcd say something else of the registry in it; where no answer came, look whether it does."""
+def said(client: Client, to_say: Facts, before: Facts | None, clear: bool = True) -> None:
+    """Let an etcd say something else of the registry in it; where no answer came, look whether it does. ``clear``: and hold nothing."""
     for _ in range(AGAIN):
         try:
-            begun(client, said, before, clear=not said.whole)
-        except Unknown:
+            begun(client, to_say, before, clear=clear)
+        except (Unknown, HostRefused) as error:  # refused may be what was sent again
             found = facts(client)
-            if found is not None and found[:3] == said[:3]:
+            if found is not None and found[:3] == to_say[:3]:
                 return
+            if isinstance(error, HostRefused):
+                raise
         else:
             return
     raise Unavailable(f"{client.place} does not answer: begin it again")
 
 
-def _copy(source: Store, target: Store) -> None:
+def write_all(source: Store, target: Store) -> None:
     """Write all that a store has to another one, in commits as large as they may be."""
     batch: list[Put] = []
     for item in _items(source):
@@ -166,27 +152,18 @@ def _items(source: Store) -> Iterator[Item]:
         after = listing.items[-1].key if listing.items else ""
 
 
-def _compared(source: Store, target: Store) -> int:
-    """Give how many keys two stores have, both the same. Raises HostRefused where they differ, but for signs of life that have ended."""
-    count = 0
+def count(source: Store) -> int:
+    """Count the keys of a store."""
+    return sum(1 for _ in _items(source))
+
+
+def compared(source: Store, target: Store) -> None:
+    """Raise HostRefused where two stores differ, but for signs of life that have ended."""
     lasting = ((item for item in _items(store) if keys.kind(item.key) != "alive") for store in (source, target))
     for one, other in zip_longest(*lasting):
         if one is None or other is None or (one.key, one.value) != (other.key, other.value):
             which = escaped((one or other).key)
             raise HostRefused(f"the copy is not the same, first at {which}: nothing was changed but the copy", "begin it again")
-        count += 1
-    return count
-
-
-def _aside(path: str) -> None:
-    """Rename a file whose content is elsewhere now, so that no service takes it for the registry. Raises HostRefused."""
-    try:
-        for end in reversed(ENDS):  # the file last: without it nothing says that it was moved
-            if os.path.exists(path + end):
-                os.replace(path + end, path + MOVED + end)
-        synchronise_folder(path)
-    except OSError as error:
-        raise HostRefused(f"cannot rename {escaped(path)}, which counts no more: {error.strerror}", "move it away") from None
 
 
 @contextlib.contextmanager
@@ -195,7 +172,7 @@ def _copied(backup: str) -> Iterator[SqliteStore]:
     try:
         with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
             shutil.copyfile(backup, f"{folder}/registry.sqlite")
-            with SqliteStore(f"{folder}/registry.sqlite") as store:
+            with SqliteStore(f"{folder}/registry.sqlite", moved=True) as store:
                 yield store
     except OSError as error:
         raise HostRefused(f"cannot copy {escaped(backup)} to {escaped(tempfile.gettempdir())}: {error.strerror}") from None

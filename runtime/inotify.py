@@ -56,6 +56,10 @@ class Inotify:
             return None
         raise HostRefused(f"cannot watch {what}: {os.strerror(number)} (fs.inotify.max_user_watches)")
 
+    def forget(self, number: int) -> None:
+        """Watch a folder no more; nothing where it is not watched any more."""
+        _libc.inotify_rm_watch(self.descriptor, number)
+
     def read(self) -> list[Seen]:
         """Give what has happened since it was last read, in order; never waits."""
         found: list[Seen] = []

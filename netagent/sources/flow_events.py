@@ -50,6 +50,11 @@ class FlowEvents:
         return self._socket is not None
 
     @property
+    def waits(self) -> bool:
+        """Tell whether it was asked for a sign of life, and has not answered."""
+        return bool(self._asked)
+
+    @property
     def descriptor(self) -> int:
         """Give that of the connection; -1 where there is none."""
         return self._socket.fileno() if self._socket is not None else -1
@@ -137,18 +142,26 @@ class FlowEvents:
             at += length
 
     def _update(self, event: int, cookie: int, rest: bytes) -> Iterator[Event]:
-        """A flow of ours was removed or modified; or one of somebody else's has come that may have taken the place of one of ours."""
-        ours = cookie & FLOW_MARK_MASK == FLOW_MARK
         if event == REMOVED:
-            self._removed.add(ours)
-        if ours:
-            if event != ADDED:
-                marks = ((FLOWS, (self._bridge, cookie)),)
-                yield Gone(marks) if event == REMOVED else Changed(marks)
-        elif event != REMOVED:
-            port = _in_port(rest)
-            for name in self._names(port) if port else ():
-                yield Changed(((NAME, name),))
+            self._removed.add(ours(cookie))
+        yield from of_flow(event, self._bridge, cookie, lambda: _in_port(rest), self._names)
+
+
+def ours(cookie: int) -> bool:
+    """Tell whether a flow with this cookie is ours."""
+    return cookie & FLOW_MARK_MASK == FLOW_MARK
+
+
+def of_flow(event: int, bridge: str, cookie: int, port: Callable[[], int], names: Callable[[int], Iterable[str]]) -> Iterator[Event]:
+    """Tell that a flow of ours was removed or modified; or that one of somebody else's came that may have taken the place of ours."""
+    if ours(cookie):
+        if event != ADDED:
+            marks = ((FLOWS, (bridge, cookie)),)
+            yield Gone(marks) if event == REMOVED else Changed(marks)
+    elif event != REMOVED:
+        number = port()
+        for name in names(number) if number else ():
+            yield Changed(((NAME, name),))
 
 
 def _in_port(rest: bytes) -> int:

@@ -66,20 +66,31 @@ class NftEvents(Listener):
 
 
 def _marks(what: int, body: bytes) -> Iterator[Mark]:
-    """Whom a message is about: one NIC, if it is of a chain or an element of its own, else all who need the table."""
+    """Whom a message is about."""
     if what in (NEWSETELEM, DELSETELEM):
         for element in nfdecode.elements(body):
-            yield INDEX, int.from_bytes(element.key[:4], byteorder)
-            name = element.key.rstrip(b"\0")
-            if 0 < len(name) < 16 and b"\0" not in name:
-                yield NAME, name.decode("utf-8", "surrogateescape")
-    elif what in (NEWRULE, DELRULE, NEWCHAIN, DELCHAIN):
-        rule = nfdecode.rule(body) if what in (NEWRULE, DELRULE) else None
-        chain = nfdecode.chain(body) if rule is None else None
-        place = (rule.table, rule.chain) if rule else (chain.table, chain.name) if chain else ("", "")
-        index = index_of(place[1])
-        yield (INDEX, index) if index else (TABLE, (body[0], place[0]))
+            yield from of_element(element.key)
+    elif what in (NEWRULE, DELRULE):
+        rule = nfdecode.rule(body)
+        yield of_chain(body[0], rule.table, rule.chain)
+    elif what in (NEWCHAIN, DELCHAIN):
+        chain = nfdecode.chain(body)
+        yield of_chain(body[0], chain.table, chain.name)
     elif what in (NEWTABLE, DELTABLE):  # new, or made dormant
         yield TABLE, (body[0], nfdecode.table(body).name)
     elif what == DELSET:
         yield TABLE, (body[0], nfdecode.set_name(body)[0])
+
+
+def of_element(key: bytes) -> Iterator[Mark]:
+    """Mark the NIC that an element of a set is about."""
+    yield INDEX, int.from_bytes(key[:4], byteorder)
+    name = key.rstrip(b"\0")
+    if 0 < len(name) < 16 and b"\0" not in name:
+        yield NAME, name.decode("utf-8", "surrogateescape")
+
+
+def of_chain(family: int, table: str, chain: str) -> Mark:
+    """Mark one NIC, if a chain is its own, else all who need the table."""
+    index = index_of(chain)
+    return (INDEX, index) if index else (TABLE, (family, table))

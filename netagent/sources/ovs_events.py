@@ -62,6 +62,11 @@ class OvsEvents(JsonRpc):
                 pass  # what is lost, ``read`` tells
 
     @property
+    def waits(self) -> bool:
+        """Tell whether it was asked for a sign of life, and has not answered."""
+        return bool(self._asked)
+
+    @property
     def descriptor(self) -> int:
         """Give that of the connection; -1 where there is none."""
         return self._socket.fileno() if self._socket is not None else -1
@@ -130,7 +135,7 @@ class OvsEvents(JsonRpc):
                     continue
                 if table == "Interface":
                     self._number(uuid, new)
-                yield from _told(table, old, new)
+                yield from of_row(table, old, new)
 
     def _number(self, uuid: str, new: Any) -> None:
         name, number = (new.get("name"), new.get("ofport")) if isinstance(new, dict) else (None, None)
@@ -140,7 +145,7 @@ class OvsEvents(JsonRpc):
             self._numbers.pop(uuid, None)
 
 
-def _told(table: str, old: Any, new: Any) -> Iterator[Event]:
+def of_row(table: str, old: Any, new: Any) -> Iterator[Event]:
     """Give what the old and the new values of a row say."""
     if not isinstance(old, dict):  # it has come: a tap's port is its own NIC's affair
         bridge = isinstance(new, dict) and (table == "Bridge" or new.get("fake_bridge") is True)

@@ -92,20 +92,49 @@ def of_tags(variable: str, tags: list[tuple[str, str]]) -> Iterator[Given]:
 
     Ganeti gives tags in another order at each start: they are taken in the order of their text, so that the same mean the same.
     """
-    found: dict[str, Given] = {}
+    found: dict[str, list[Given]] = {}
     for tag, rest in sorted(set(tags)):
         one = _option(variable, tag, rest)
-        name, earlier = one.name, found.get(one.name)
-        if earlier is not None and isinstance(KINDS[name], Several) and earlier.value and one.value:
-            value = [*earlier.value, *(each for each in one.value if each not in earlier.value)]
-            try:
-                one = Given(name, KINDS[name].read(value), f"{earlier.origin} {tag}")
-            except ValueError:
-                raise NicInvalid(variable, tag, f"{name} as {KINDS[name].expected}, with {earlier.origin.partition(': ')[2]}") from None
-        elif earlier is not None and earlier.value != one.value:
-            raise NicInvalid(variable, tag, f"{name} given once, not also by {earlier.origin.partition(': ')[2]}")
-        found[name] = one
-    yield from found.values()
+        earlier = found.get(one.name)
+        if earlier is None:
+            found[one.name] = [one]
+        elif isinstance(KINDS[one.name], Several) and earlier[-1].value and one.value:
+            earlier.append(one)
+        elif earlier[-1].value != one.value:
+            raise NicInvalid(variable, tag, f"{one.name} given once, not also by {_tags(earlier)}")
+        else:
+            found[one.name] = [one]
+    for ones in found.values():
+        yield _together(variable, ones)
+
+
+def _together(variable: str, ones: list[Given]) -> Given:
+    """Add up what tags give of one list, which is read once: there may be thousands. Raises NicInvalid for the first that does not fit."""
+    if len(ones) == 1:
+        return ones[0]
+    name, kind = ones[0].name, KINDS[ones[0].name]
+
+    def read(count: int) -> object:
+        return kind.read([*dict.fromkeys(each for one in ones[:count] for each in one.value)])
+
+    try:
+        return Given(name, read(len(ones)), f"{variable}: {_tags(ones)}")
+    except ValueError:
+        fit, wrong = 1, len(ones)
+    while wrong - fit > 1:  # whatever is added to a list that is refused, it is refused
+        count = (fit + wrong) // 2
+        try:
+            read(count)
+            fit = count
+        except ValueError:
+            wrong = count
+    last = ones[wrong - 1].origin.partition(": ")[2]
+    raise NicInvalid(variable, last, f"{name} as {kind.expected}, with {_tags(ones[:fit])}")
+
+
+def _tags(ones: list[Given]) -> str:
+    """Name the tags that give something, without what they are tags of."""
+    return " ".join(one.origin.partition(": ")[2] for one in ones)
 
 
 def of_changed(changed: Iterable[Changed], revision: str = "") -> Iterator[Given]:

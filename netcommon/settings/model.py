@@ -40,7 +40,7 @@ class Settings(NamedTuple):
     dns_eui64: bool = False
     dns_cluster: str = ""
     agent_resync: float = 60.0
-    agent_start_delay: float | str = "auto"  #: seconds; "auto": by the node (netagent.service.start_delay)
+    agent_start_delay: float | str = "auto"  #: seconds; "auto": by the node (netagent.start_delay)
     agent_reap_interval: float = 600.0
     agent_reap_grace: float = 120.0
     agent_reap_cap: int = 100

@@ -24,9 +24,10 @@ from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
-from netregistry.stores.base import Unavailable
+from netregistry.stores.base import Damaged, Unavailable
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
+SIGNING = 0.5  #: seconds for which nodes that are no longer alive by their lease are given another one, before others have their turn
 HELD_UP = 5.0  #: seconds between two looks at what is due, usually one
 LETTING_IN = ("authorities", "certificates")  #: what decides on who is let in
 ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
@@ -90,10 +92,13 @@ class Registry:
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
         self._leader = 0  #: the lease
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
+        self._kept_at: dict[str, float] = {}  # node with a stream -> when that was last kept
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
         self._ticked = self._current = passed()
         if isinstance(store, SqliteStore):
             store.renew()  # nobody could be heard while all of it was read
+        else:
+            self.local.leader.wait(ALIVE)  # an etcd has ended leases that no service was there to keep
 
     @property
     def leads(self) -> bool:
@@ -120,7 +125,9 @@ class Registry:
         """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
         try:
             self.local.catch_up()
-        except Unavailable:
+        except Damaged:
+            raise
+        except (Unavailable, HostRefused):  # an etcd that lets nobody in for now, too
             return self._passed() - self._current
         self._current = self._passed()
         return 0.0
@@ -214,10 +221,13 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
-        if isinstance(self.store, SqliteStore):
-            if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
-                self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+        if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
+            self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
+            if isinstance(self.store, SqliteStore):
                 self.store.renew()
+            else:
+                self.local.leader.wait(ALIVE)
+        if isinstance(self.store, SqliteStore):
             self.store.tick()
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")
@@ -229,20 +239,28 @@ class Registry:
         else:
             self.local.catch_up()
 
-    def keep(self) -> None:
-        """Let nodes with an open stream stay alive: all of them, for what has to wait its turn here may be their last chance."""
-        nodes = self.streams.nodes()
+    def keep(self, parts: int = 1, late: float = 0.0) -> None:
+        """Let nodes with an open stream stay alive: those first that were kept longest ago. ``parts``: calls that it takes for all.
+
+        ``late``: seconds after which one is kept at once, however many are: what has to wait its turn here may be its last chance.
+        """
+        nodes, now, kept_at = self.streams.nodes(), self._passed(), self._kept_at
         leases = {node: self._lease(node, incarnation) for node, incarnation in nodes.items()}
-        kept = self.store.keep_all(tuple(filter(None, leases.values())))
-        for node, incarnation in nodes.items():
-            if leases[node] in kept:
-                continue
+        held = sorted((node for node in nodes if leases[node]), key=lambda node: kept_at.get(node, float("-inf")))
+        most = -(-len(held) // parts)
+        turn = [node for place, node in enumerate(held) if place < most or now - kept_at.get(node, now) >= late]
+        kept = self.store.keep_all([leases[node] for node in turn])
+        self._kept_at = {node: now if leases[node] in kept else kept_at.get(node, now) for node in held}
+        gone = [node for node in nodes if not leases[node]] + [node for node in turn if leases[node] not in kept]
+        for node in gone:
             try:
-                self._sign_on(Identity("node", node, ORIGIN), incarnation)
+                self._sign_on(Identity("node", node, ORIGIN), nodes[node])
             except Refused as error:
                 self.log.warning(f"node {node}: {error}")
                 for channel in self.streams.of(node):
                     self.streams.close(channel, error.detail)
+            if self._passed() >= now + SIGNING:  # those that are alive would be gone meanwhile, and nobody would be answered
+                break
 
     def beat(self) -> None:
         """Keep nodes with an open stream alive, and give all streams a sign of life."""
@@ -279,7 +297,7 @@ class Registry:
         try:
             if self._leader:
                 self.store.revoke(self._leader)
-        except Unavailable as error:
+        except (Unavailable, HostRefused) as error:
             self.log.warning(f"the leader's lease ends by itself: {error}")
         finally:
             self._leader = 0

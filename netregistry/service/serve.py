@@ -25,6 +25,7 @@ from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
 from netregistry.service.tls import Door, Listening, listened
+from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, NetcommonError
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from netregistry.service.http import Front
     from netregistry.service.registry import Log
-    from netregistry.stores.base import Store
+    from netregistry.stores.base import Store, Unavailable
 
 TICK = 1.0  #: seconds
 PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
@@ -57,7 +58,8 @@ def run(
 
     ``front``: makes what is served beside the API; it has a socket of its own too.
 
-    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers.
+    Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers; also where
+    the etcd has become another registry (Unavailable): all of this one's view and streams count no more, and a new start begins anew.
     """
     store = opened(where)
     try:
@@ -88,10 +90,24 @@ async def _run(
         log.info(f"serving the registry on {where}, epoch {store.epoch}")
         notifier.ready()
         watchdog = asyncio.create_task(_alive(notifier, service))
-        await ended.wait()
+        over = await _over(store, ended)
+        if over is not None:
+            log.error(str(over))
         notifier.stopping()
         watchdog.cancel()
     log.info("stopped")
+    if over is not None:
+        raise over
+
+
+async def _over(store: Store, ended: asyncio.Event) -> Unavailable | None:
+    """Wait until the service is told to end, or its store is found to have become another registry; say so then."""
+    while not ended.is_set():
+        if isinstance(store, EtcdStore) and store.over:
+            return store.another_epoch()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), TICK)
+    return None
 
 
 async def _alive(notifier: Notifier, service: Service) -> None:
@@ -153,7 +169,7 @@ async def serving(
             asyncio.create_task(_every(limits.beat, service, registry.sift, log)),
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
-            asyncio.create_task(_every(limits.beat, service, registry.keep, log)),
+            asyncio.create_task(_every(limits.beat / PARTS, service, partial(registry.keep, PARTS, 2 * limits.beat), log)),
             asyncio.create_task(_every(limits.beat / PARTS, service, signs_of_life, log)),
         ]
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from netregistry.authority import GET_IT, LIBRARY
 from netregistry.model.certificate import SET_BACK, URN
 from netregistry.rules.holders import JOIN, authorities
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -285,7 +286,7 @@ def _context(identity: str, trusted: str, folder: str) -> ssl.SSLContext:
 
 
 def listened(listening: Listening) -> list[socket.socket]:
-    """Bind all addresses. Raises HostRefused."""
+    """Bind all addresses. Raises HostRefused; TryAgain for an address that the machine has not, or not yet."""
     found: list[socket.socket] = []
     for address, port in listening.addresses:
         bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -299,5 +300,7 @@ def listened(listening: Listening) -> list[socket.socket]:
             for each in found:
                 each.close()
             what = f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}"
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise TryAgain(f"{what}: this machine has no such address now, and [registry] listen names it") from None
             raise HostRefused(what, "[registry] listen names addresses of this machine that nobody else has") from None
     return found

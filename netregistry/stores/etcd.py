@@ -15,11 +15,10 @@ What etcd does otherwise than SQLite, and what becomes of it here (netregistry.s
 
 from __future__ import annotations
 
-import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from netregistry.stores import etcd_answers as answers
 from netregistry.stores.base import (
@@ -42,6 +41,7 @@ from netregistry.stores.base import (
 )
 from netregistry.stores.etcd_answers import Garbled, Refusal, encoded
 from netregistry.stores.etcd_client import Client, TooLarge
+from netregistry.stores.etcd_facts import ALL, EPOCH, KEYS, Facts, begun, compare, facts, so_still
 from netregistry.stores.etcd_stream import Cut, Stream
 from netregistry.stores.etcd_watch import EtcdWatch
 from runtime.errors import HostRefused, escaped
@@ -52,30 +52,12 @@ if TYPE_CHECKING:
     from netregistry.stores.etcd_answers import Document, Range
     from netregistry.stores.etcd_place import Place
 
-KEYS = b"netcommon/registry/"
-EPOCH = b"netcommon/epoch"
-ALL = "AA=="  #: from the key "\0" on, as the end: all keys
-SCHEMA = 1
 AT_ONCE = 1000  #: items that one request asks for
 AT_A_TIME = 8  #: leases that are kept
 FIRST = 1.5  #: seconds for the first line of a stream
 FUTURE, COMPACTED = "etcdserver: mvcc: required revision is a future revision", "etcdserver: mvcc: required revision has been compacted"
 NO_LEASE = "etcdserver: requested lease not found"
 FORBIDDEN = "permission denied"
-
-
-class Facts(NamedTuple):
-    """Hold what an etcd says of the registry in it. ``whole``: it is no copy that was not finished; ``source``: what it was copied from."""
-
-    epoch: str
-    whole: bool
-    source: str
-    revision: int  #: at which that was written: the first one of the epoch
-    value: bytes = b""  #: as it is written there
-
-    def holds(self, pair: answers.Pair | None) -> bool:
-        """Tell whether this is still what the etcd says."""
-        return pair is not None and (pair.revision, pair.value) == (self.revision, self.value)
 
 
 class EtcdStore:
@@ -92,10 +74,16 @@ class EtcdStore:
 
     def _open(self, client: Client, found: Facts | None, unfinished: bool = False) -> None:
         place = client.place
+        if found is None and client.silent:  # those that answer may be of another etcd
+            raise Unavailable(f"there is no registry in {place}, as far as it answers: {client.silent}")
         if found is None:
             raise HostRefused(f"there is no registry in {place}", "netcommon registry init makes one, netcommon registry move brings one")
-        if not found.whole and not unfinished:
-            raise HostRefused(f"a copy to {place} was not finished", "begin it again: netcommon registry move, or restore")
+        if found.moved and not unfinished:
+            remedy = "start the service there; netcommon registry move --to brings it here again"
+            raise HostRefused(f"the registry in {place} was moved to {escaped(found.moved)}", remedy)
+        if not found.whole and not unfinished:  # whoever is at it may finish it
+            remedy = "wait for it, or begin it again: netcommon registry move, or restore"
+            raise Unavailable(f"a copy to {place} is not finished: {remedy}")
         self.client, self._facts = client, found
         self._watches: list[EtcdWatch] = []
         self._over = False  # it has become another registry
@@ -105,6 +93,7 @@ class EtcdStore:
         """Make a store that holds nothing, and open it. Raises HostRefused where the etcd holds anything; Unavailable."""
         client = Client(place)
         try:
+            facts(client)  # which also sees to it that all members are of one etcd
             begun(client, Facts(epoch, True, "", 0))
             made = cls.__new__(cls)
             made._open(client, facts(client))
@@ -129,6 +118,11 @@ class EtcdStore:
     def facts(self) -> Facts:
         """Give what the etcd said of the registry when it was opened: each commit tests that this is so still."""
         return self._facts
+
+    @property
+    def over(self) -> bool:
+        """Tell whether it was found to have become another registry: nothing of this one counts any more."""
+        return self._over
 
     # -- reading
 
@@ -169,7 +163,7 @@ class EtcdStore:
     def _range(self, body: Document, low: bytes, high: bytes, limit: int, revision: int = 0) -> Range:
         """Read keys. Raises Ahead, Compacted for a revision that etcd, or the epoch, has not."""
         if self._over:
-            raise self._another_epoch()
+            raise self.another_epoch()
         if revision:
             if revision < self._facts.revision:
                 raise Compacted(self._facts.revision)
@@ -187,7 +181,7 @@ class EtcdStore:
         """Give the newest revision that a majority has. Raises Unavailable also where it is another epoch."""
         found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1)
         if not self._facts.holds(found.pairs[0] if found.pairs else None):
-            raise self._another_epoch()
+            raise self.another_epoch()
         return found.revision
 
     # -- changing
@@ -195,10 +189,10 @@ class EtcdStore:
     def commit(self, tests: Sequence[Expect], changes: Sequence[Put | Delete]) -> int:
         checked(tests, changes)
         if self._over:
-            raise self._another_epoch()
+            raise self.another_epoch()
         names = [EPOCH, *(KEYS + test.key.encode() for test in tests)]
         body = {
-            "compare": [*_as(self._facts), *(_compare(name, test.revision) for name, test in zip(names[1:], tests, strict=True))],
+            "compare": [*so_still(self._facts), *(compare(name, test.revision) for name, test in zip(names[1:], tests, strict=True))],
             "success": [_operation(change) for change in changes],
             "failure": [{"request_range": {"key": encoded(name), "keys_only": name != EPOCH}} for name in names],
         }
@@ -214,7 +208,7 @@ class EtcdStore:
             return done
         epoch, *pairs = done
         if not self._facts.holds(epoch):
-            raise self._another_epoch()
+            raise self.another_epoch()
         for test, pair in zip(tests, pairs, strict=True):
             there = pair.revision if pair is not None else 0
             if there != test.revision:
@@ -260,7 +254,7 @@ class EtcdStore:
 
         def change(key: bytes, value: bytes | None) -> Changed | None:
             if key == EPOCH:
-                raise self._another_epoch()
+                raise self.another_epoch()
             return Changed(_key(key), value) if key.startswith(below) else None
 
         made = EtcdWatch(self._stream, self.newest, change, self.client.own, self.client.next_member, start)
@@ -276,7 +270,7 @@ class EtcdStore:
         except Ahead as ahead:
             raise Ahead(start, ahead.newest) from None
         if not self._facts.holds(found.pairs[0] if found.pairs else None):
-            raise self._another_epoch()
+            raise self.another_epoch()
         return self._begun({"key": ALL, "range_end": ALL, "start_revision": str(start), "progress_notify": True, "fragment": True})
 
     def _begun(self, request: Document) -> Stream:
@@ -367,72 +361,14 @@ class EtcdStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _another_epoch(self) -> Unavailable:
+    def another_epoch(self) -> Unavailable:
+        """Note that the etcd holds another registry than was opened, and give what says so."""
         self._over = True
         what = f"the registry in {self.client.place} is another than it was: it was moved or restored"
-        return Unavailable(f"{what}; systemctl restart netcommon-registry opens what is there")
+        return Unavailable(f"{what}; a service ends, and is started anew on what is there")
 
     def _refused(self, refused: Refusal) -> HostRefused:
         return HostRefused(f"{self.client.place} refuses it: {escaped(refused.message)}")
-
-
-# -- what an etcd says of the registry in it
-
-
-def facts(client: Client) -> Facts | None:
-    """Read what an etcd says of the registry in it; None where it says nothing. Raises Damaged, Unavailable, HostRefused."""
-    try:
-        found = client.ask("/v3/kv/range", {"key": encoded(EPOCH)}, partial(answers.pairs, low=EPOCH, high=EPOCH + b"\0", limit=1))
-    except Refusal as refused:
-        raise HostRefused(f"{client.place} refuses it: {escaped(refused.message)}") from None
-    if not found.pairs:
-        return None
-    pair = found.pairs[0]
-    try:
-        said = json.loads(pair.value)
-        schema, made = said["schema"], Facts(said["epoch"], said["whole"], said["source"], pair.revision, pair.value)
-        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int, bytes]:
-            raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged(f"{client.place}: what is said of the registry cannot be read: {escaped(repr(pair.value))}") from None
-    if schema > SCHEMA:
-        raise Damaged(f"{client.place} was written by a newer version: its schema is {schema}, this one knows {SCHEMA}")
-    return made
-
-
-def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool = False) -> None:
-    """Write what an etcd says of the registry in it, if it is as it was: ``before``; None: it holds nothing at all.
-
-    ``clear``: remove all keys of the registry. Raises HostRefused where it is not, and TryAgain where no answer came: look again.
-    """
-    document = {"schema": SCHEMA, "epoch": said.epoch, "whole": said.whole, "source": said.source}
-    put = {"request_put": {"key": encoded(EPOCH), "value": encoded(json.dumps(document).encode("ascii"))}}
-    nothing = {"target": "MOD", "key": ALL, "range_end": ALL, "mod_revision": "0"}
-    body = {
-        "compare": _as(before) if before is not None else [nothing],
-        "success": [*([{"request_delete_range": {"key": encoded(KEYS), "range_end": encoded(KEYS + b"\xff")}}] if clear else []), put],
-    }
-    try:
-        done = client.ask("/v3/kv/txn", body, lambda found: answers.truth(found, "succeeded"), again=False)
-    except Refusal as refused:
-        raise HostRefused(f"{client.place} refuses it: {escaped(refused.message)}") from None
-    if not done and before is not None:
-        raise HostRefused(f"somebody else has begun with {client.place}, too")
-    if not done:
-        remedy = "a registry has an etcd of its own; one that was made there is left alone"
-        raise HostRefused(f"{client.place} holds something already", remedy)
-
-
-def _as(said: Facts) -> list[Document]:
-    """Give the tests that an etcd says still what it did."""
-    return [
-        _compare(EPOCH, said.revision),
-        {"target": "VALUE", "result": "EQUAL", "key": encoded(EPOCH), "value": encoded(said.value)},
-    ]
-
-
-def _compare(name: bytes, revision: int) -> Document:
-    return {"target": "MOD", "result": "EQUAL", "key": encoded(name), "mod_revision": str(revision)}
 
 
 def _operation(change: Put | Delete) -> Document:

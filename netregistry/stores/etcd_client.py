@@ -2,7 +2,7 @@
 
 **Time.** A request goes on to the next member where one is away, stands still or has no leader, and waits for an election, four seconds in
 all. Whoever asks after that is told at once that there is no majority; once a second somebody finds out whether there is one again. So no
-queue of requests waits for four seconds each.
+queue of requests waits for four seconds each. An answer that drips is none: its whole has a limit (netregistry.stores.etcd_pace).
 
 **No answer.** What was sent and not answered may be done. It is asked again only where that does no harm (``again``).
 """
@@ -12,16 +12,19 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import select
 import socket
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from netregistry.stores import etcd_answers as answers
 from netregistry.stores.base import Unavailable, Unknown
 from netregistry.stores.etcd_answers import Garbled, Refusal
+from netregistry.stores.etcd_pace import Paced
 from netregistry.stores.etcd_place import context_of, password_of
 from netregistry.stores.etcd_stream import Stream
 from runtime.errors import HostRefused, escaped
@@ -85,8 +88,10 @@ class Client:
     def __init__(self, place: Place, each: float = EACH, told: float = TOLD, now: Callable[[], float] = time.monotonic) -> None:
         """Read the files that the address names. Raises HostRefused."""
         self.place, self._each, self._told, self._now = place, each, told, now
+        self._files = self._seen()
         self._context = context_of(place)
-        self._password = password_of(place) if place.user else ""
+        if place.user:
+            password_of(place)  # it is read again for each login: it may be changed
         self._lock = threading.Lock()
         self._idle: dict[Endpoint, list[http.client.HTTPConnection]] = {}
         self._at = 0  # the member that is asked first
@@ -98,6 +103,7 @@ class Client:
         self._token = ""
         self._cluster = 0
         self._closed = False
+        self.silent = ""  #: why members have not answered when it was found out of which etcd they are
 
     # -- asking
 
@@ -127,6 +133,35 @@ class Client:
             return made
 
         return self._anywhere(one, True)
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether it is known which etcd is meant."""
+        return self._cluster != 0
+
+    def survey(self, path: str, body: Document, read: Callable[[Document], T]) -> tuple[dict[Endpoint, tuple[int, T]], dict[Endpoint, str]]:
+        """Ask each member once; give the cluster and the answer of each that has one, and why others have none.
+
+        ``read``: raises Garbled. Where one member alone is named, nobody is asked.
+        """
+        data = json.dumps(body).encode("ascii")
+        found: dict[Endpoint, tuple[int, T]] = {}
+        silent: dict[Endpoint, str] = {}
+        for endpoint in self.place.endpoints if len(self.place.endpoints) > 1 else ():
+            try:
+                document = self._known(partial(self._document, endpoint, path, data, self._each))
+                found[endpoint] = answers.header(document).cluster, read(document)
+            except Refusal as refused:
+                silent[endpoint] = escaped(refused.message)
+            except (_Failed, Unavailable, HostRefused) as error:
+                silent[endpoint] = str(error)
+        self.forget_token()  # it may be of another etcd
+        return found, silent
+
+    def settle(self, cluster: int, first: Endpoint) -> None:
+        """Take the answers of one etcd alone from now on; ask this member of it first."""
+        with self._lock:
+            self._cluster, self._at = cluster, self.place.endpoints.index(first)
 
     def own(self, document: Document) -> Document:
         """Give back what was answered, or a stream has told, if it is of the cluster that was asked before. Raises Foreign, Garbled."""
@@ -158,7 +193,7 @@ class Client:
 
     def _anywhere(self, one: Callable[[Endpoint, float], T], again: bool) -> T:
         until, members = self._until(), len(self.place.endpoints)
-        tried = 0
+        tried = refused = 0
         while True:
             with self._lock:
                 if self._closed:
@@ -173,6 +208,11 @@ class Client:
                     with self._lock:
                         self._looked = self._now()
                     raise Unknown(f"{self.place}: it may be done or not: {error}") from None
+            except HostRefused as error:
+                refused += 1
+                if refused == members:
+                    raise
+                self._note(begun, endpoint, str(error))  # it may be of another etcd
             except (Refusal, TooLarge):
                 self._heard()
                 raise
@@ -185,6 +225,7 @@ class Client:
                     self._looked = self._now()
                 raise Unavailable(self._why)
             if tried % members == 0:
+                refused = 0
                 time.sleep(PAUSE)
 
     def _until(self) -> float:
@@ -260,14 +301,15 @@ class Client:
         """Give the token, a new one where there is none. Raises _Failed, HostRefused, Refusal."""
         if not self.place.user or self._token:
             return self._token
-        body = json.dumps({"name": self.place.user, "password": self._password}).encode()
+        body = json.dumps({"name": self.place.user, "password": password_of(self.place)}).encode()
         answer = self._answered(endpoint, "/v3/auth/authenticate", body, seconds, "")
         try:
             found = answers.document(answer.data, answer.kind)
             if answer.status != 200:
                 refused = answers.refusal(found)
                 if refused.message.startswith(WRONG_PASSWORD) or refused.message == "etcdserver: authentication is not enabled":
-                    raise HostRefused(f"{self.place} does not let {escaped(self.place.user)} in: {escaped(refused.message)}")
+                    remedy = f"the password is what {escaped(self.place.password)} holds, which is read again each time"
+                    raise HostRefused(f"{self.place} does not let {escaped(self.place.user)} in: {escaped(refused.message)}", remedy)
                 raise refused
             token = found.get("token")
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
@@ -335,14 +377,17 @@ class Client:
                 idle = self._idle.get(endpoint)
                 connection = idle.pop() if idle else None
             if connection is None:
-                return self._made(endpoint, seconds)
-            if not select.select([connection.sock], [], [], 0)[0]:  # otherwise its end has come, or what nobody has asked for
-                connection.sock.settimeout(seconds)
+                connection = self._made(endpoint, seconds)
+                connection.sock = cast("socket.socket", Paced(connection.sock, seconds))
+                return connection
+            if not _has_come(connection.sock):  # its end, or what nobody has asked for
+                cast("Paced", connection.sock).allow(seconds)
                 return connection
             connection.close()
 
     def _made(self, endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
         made: http.client.HTTPConnection
+        self._renewed()
         if self._context is None:
             made = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=seconds)
         else:
@@ -354,6 +399,22 @@ class Client:
             made.close()
             raise _Failed(_words(error), False) from None
         return made
+
+    def _seen(self) -> list[tuple[int, int, int]]:
+        """Give what tells that the files of TLS are others than they were; of one that is not there, nothing."""
+        found = []
+        for name in filter(None, (self.place.ca, self.place.cert, self.place.key)):
+            with contextlib.suppress(OSError):
+                there = os.stat(name)
+                found.append((there.st_dev, there.st_ino, there.st_mtime_ns))
+        return found
+
+    def _renewed(self) -> None:
+        """Use certificates that were made anew; while they cannot be used, as in between, those of before."""
+        seen = self._seen()
+        if seen != self._files:
+            with contextlib.suppress(HostRefused):
+                self._context, self._files = context_of(self.place), seen
 
     def _keep(self, endpoint: Endpoint, connection: http.client.HTTPConnection) -> None:
         with self._lock:
@@ -373,3 +434,10 @@ def _words(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _has_come(connection: socket.socket) -> bool:
+    """Tell whether something can be read. A service has thousands of descriptors: select(2) takes none above 1023."""
+    found = select.poll()
+    found.register(connection, select.POLLIN)
+    return bool(found.poll(0))

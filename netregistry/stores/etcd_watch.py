@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from netregistry.stores.etcd_stream import Stream
 
 SILENT = 2.0  #: seconds in which a stream tells what the majority has; longer than that it is not waited for
+FAST = 1000  #: revisions a second at least, by which a stream that is far behind may be late: etcd reads all before it tells the first
 STREAMS = 3  #: that are begun, one after the other, for one answer
 
 
@@ -73,7 +74,7 @@ class EtcdWatch:
     def _catch_up(self, newest: int) -> None:
         """Read until there is a commit, or all up to a revision was told. A stream that does not tell it is begun anew."""
         while True:
-            until = time.monotonic() + SILENT
+            until = time.monotonic() + SILENT + (newest - self._position) / FAST
             while not self._found and self._position < newest and (left := until - time.monotonic()) > 0:
                 self._read(left)
             if self._found or self._position >= newest:

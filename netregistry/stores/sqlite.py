@@ -36,20 +36,22 @@ from netregistry.stores.base import (
 )
 from netregistry.stores.sqlite_file import (
     APPLICATION,
-    ENDS,
     NOT_WRITTEN,
     SCHEMA,
     TABLES,
+    UNFINISHED,
     connect,
     examine,
     identities,
     in_place,
+    new_file,
     no_log_alone,
+    removed,
     synchronise_folder,
     translated,
 )
 from netregistry.stores.sqlite_watch import SqliteWatch, batches, behind
-from runtime.errors import HostRefused, escaped
+from runtime.errors import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,16 +63,16 @@ COPIED = 500  #: pages of a copy that are written before others have their turn
 class SqliteStore:
     """A store in one file. ``now``: the clock by which leases end, monotonic seconds."""
 
-    def __init__(self, path: str, now: Callable[[], float] = time.monotonic) -> None:
-        """Open the file, which ``create`` has made.
+    def __init__(self, path: str, now: Callable[[], float] = time.monotonic, moved: bool = False) -> None:
+        """Open the file, which ``create`` has made. ``moved``: also where its registry was moved to an etcd.
 
-        Raises Damaged for a file that is none of ours, of a newer version, or damaged: it stays as it is; TryAgain where another process
-        has it; Unavailable.
+        Raises Damaged for a file that is none of ours, of a newer version, or damaged: it stays as it is; HostRefused for one that was
+        moved; TryAgain where another process has it; Unavailable.
         """
         self.path, self._now = path, now
         self._begin()
         if path != ":memory:":
-            examine(path)
+            examine(path, moved)
         self._connect()
         try:
             self._ready()
@@ -79,32 +81,28 @@ class SqliteStore:
             raise
 
     @classmethod
-    def create(cls, path: str, epoch: str, now: Callable[[], float] = time.monotonic) -> SqliteStore:
+    def create(cls, path: str, epoch: str, now: Callable[[], float] = time.monotonic, unfinished: bool = False) -> SqliteStore:
         """Make a store that holds nothing, mode 0600, and open it; ``:memory:`` for one that is gone when it is closed.
+
+        ``unfinished``: it says of itself that it is a part, and is refused once it is closed, until ``note`` takes that away.
 
         Raises HostRefused where there is a file already.
         """
         if path != ":memory:":
             no_log_alone(path)
-            try:
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            except FileExistsError:
-                raise HostRefused(f"{escaped(path)} is there already", "name another file, or move it away") from None
-            except OSError as error:
-                raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
+            new_file(path, "name another file, or move it away")
         store = cls.__new__(cls)
         store.path, store._now = path, now
         store._begin()
         try:
             store._connect()
-            store._fill(epoch)
+            store._fill(epoch, unfinished)
             if path != ":memory:":
                 synchronise_folder(path)
         except BaseException:  # a file half made would keep the next try off
             if path != ":memory:":
-                for end in ENDS:
-                    with contextlib.suppress(OSError):
-                        os.unlink(path + end)
+                with contextlib.suppress(OSError):
+                    removed(path)
             raise
         return store
 
@@ -120,14 +118,14 @@ class SqliteStore:
         self._database = connect(self.path)
         self._files |= identities(self.path, ("-wal",))
 
-    def _fill(self, epoch: str) -> None:
+    def _fill(self, epoch: str, unfinished: bool) -> None:
         """Make the tables of a new file; the connection is closed where that fails."""
         try:
             with translated(self.path):
                 self._database.executescript(f"BEGIN IMMEDIATE; {TABLES}")
                 self._database.execute(f"PRAGMA application_id={APPLICATION}")
                 self._database.execute(f"PRAGMA user_version={SCHEMA}")
-                facts = [("epoch", epoch), ("revision", 0), ("floor", 0)]
+                facts = [("epoch", epoch), ("revision", 0), ("floor", 0), *([(UNFINISHED, "yes")] if unfinished else [])]
                 self._database.executemany("INSERT INTO facts VALUES (?, ?)", facts)
                 self._database.execute("COMMIT")
             self._ready()
@@ -371,12 +369,7 @@ class SqliteStore:
 
         Raises HostRefused where there is a file already; Unavailable, also where the store is closed meanwhile.
         """
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        except FileExistsError:
-            raise HostRefused(f"{escaped(path)} is there already", "name another file") from None
-        except OSError as error:
-            raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
+        new_file(path, "name another file")
         try:
             with translated(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy:
                 copy.execute("PRAGMA synchronous=OFF")  # that is done in the end, and keeps nobody waiting
@@ -441,13 +434,18 @@ class SqliteStore:
         pages, each = (self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         return int(pages * each)
 
-    def renew_epoch(self, epoch: str) -> None:
-        """Begin another epoch: what is known elsewhere by revisions of the one before counts no more."""
+    def note(self, **facts: str) -> None:
+        """Write facts of the file: its epoch, or a mark of netregistry.stores.sqlite_file; "" removes one.
+
+        With another epoch, what is known elsewhere by revisions of the one before counts no more.
+        """
         with self._lock:
             self._open()
             with self._transaction() as database:
-                database.execute("UPDATE facts SET value = ? WHERE name = 'epoch'", (epoch,))
-            self._epoch = epoch
+                for name, value in facts.items():
+                    database.execute("DELETE FROM facts WHERE name = ?", (name,))
+                    database.executemany("INSERT INTO facts VALUES (?, ?)", [(name, value)] if value else [])
+            self._epoch = facts.get("epoch", self._epoch)
 
     def close(self) -> None:
         with self._news:

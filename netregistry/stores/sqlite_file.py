@@ -35,7 +35,11 @@ PASSING = frozenset(
 NOT_WRITTEN = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY))
 DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 MOVED = ".moved"  #: the end of the name of a file whose content is kept by an etcd now
+MARK, UNFINISHED = "moved", "unfinished"  #: facts of a file: the etcd that its registry was moved to; that it is a copy being made
 ENDS = ("", "-wal", "-shm")  #: a file, its log, and the index of that (https://www.sqlite.org/tempfiles.html)
+
+
+LONGEST_ADDRESS = 1000  #: characters of an address that are shown
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -71,15 +75,35 @@ def in_place(path: str, files: dict[str, tuple[int, int]]) -> None:
         raise Unavailable(f"{what}: nothing more is committed to it; systemctl restart netcommon-registry opens what is there")
 
 
-def examine(path: str) -> None:
-    """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it."""
+def new_file(path: str, remedy: str) -> None:
+    """Make an empty file, mode 0600. Raises HostRefused where there is one already, with a remedy; Unavailable."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        raise HostRefused(f"{escaped(path)} is there already", remedy) from None
+    except OSError as error:
+        raise Unavailable(f"cannot make {escaped(path)}: {error.strerror}") from None
+
+
+def removed(path: str) -> None:
+    """Remove a file of SQLite's, if it is there, and what belongs to it. Raises OSError."""
+    for end in ENDS:
+        Path(path + end).unlink(missing_ok=True)
+
+
+def examine(path: str, moved: bool = False) -> None:
+    """Raise Damaged for a file that cannot be used, TryAgain where another process has it open. Changes nothing of it.
+
+    ``moved``: also one whose registry was moved to an etcd can be used; otherwise that is refused (HostRefused).
+    """
     if not os.path.exists(path):
         if os.path.exists(path + MOVED):
-            where = "[registry] store in /etc/netcommon/config.toml names where"
-            raise HostRefused(f"{escaped(path)} is not there: it was moved to an etcd", where)
+            raise gone(path, moved_to(path + MOVED))
         raise HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
+    if os.path.exists(path + MOVED) and not moved:
+        raise gone(path, moved_to(path + MOVED))  # what lies here now is what was there before, or a copy of it
     try:
-        with contextlib.closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as database:
+        with contextlib.closing(_reading(path)) as database:
             application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
             if application != APPLICATION:
                 raise Damaged(f"{escaped(path)} is no registry", REMEDY)
@@ -88,9 +112,13 @@ def examine(path: str) -> None:
             found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise Damaged(f"{escaped(path)} is damaged: {escaped(found)}", REMEDY)
-            names = {name for (name,) in database.execute("SELECT name FROM facts")}
-            if missing := {"epoch", "revision", "floor"} - names:
+            facts = dict(database.execute("SELECT name, value FROM facts"))
+            if missing := {"epoch", "revision", "floor"} - set(facts):
                 raise Damaged(f"{escaped(path)} is damaged: it does not say its {' and '.join(sorted(missing))}", REMEDY)
+            if UNFINISHED in facts:
+                raise Damaged(f"{escaped(path)} is part of a registry: what copied it was ended before it had all", "make another copy")
+            if MARK in facts and not moved:
+                raise gone(path, str(facts[MARK]))
     except sqlite3.Error as error:
         code = _code(error)
         if code == sqlite3.SQLITE_BUSY:
@@ -98,6 +126,32 @@ def examine(path: str) -> None:
         if code in PASSING:
             raise Unavailable(_passing(path, error)) from None
         raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
+
+
+def gone(path: str, where: str) -> HostRefused:
+    """Say of a file that its registry is kept by an etcd now; ``where`` "": nobody knows by which one."""
+    to = escaped(where, LONGEST_ADDRESS) if where else "an etcd"
+    remedy = "[registry] store in /etc/netcommon/config.toml is to name that etcd; netcommon registry move --back brings it back from there"
+    if where:
+        remedy = f"{remedy}; a move that was interrupted is finished by netcommon registry move --to {to}"
+    return HostRefused(f"{escaped(path)} is not the registry any more: it was moved to {to}", remedy)
+
+
+def moved_to(path: str) -> str:
+    """Give the address of the etcd that a file says its registry was moved to; "" where it says nothing, is not there, or is damaged."""
+    if not os.path.exists(path):
+        return ""
+    try:
+        with contextlib.closing(_reading(path)) as database:
+            row = database.execute("SELECT value FROM facts WHERE name = ?", (MARK,)).fetchone()
+            return str(row[0]) if row else ""
+    except sqlite3.Error:
+        return ""
+
+
+def _reading(path: str) -> sqlite3.Connection:
+    """Open a file to read it alone."""
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)
 
 
 def no_log_alone(path: str) -> None:

@@ -3,7 +3,7 @@ there is there again.
 
 A history is played on two systems that are the same: one of them with our installs, the other without, and with all that others do on
 both. After the last uninstall they are the same again: every byte, mode, owner, link, time and name. On a fake root of its own, and on
-the machine's own root below an overlay, with its own dpkg-divert. A full run plays 30,000 and 1,000 histories.
+the machine's own root below an overlay, with its own dpkg-divert. A full run plays 10,000 and 300 histories.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support import syscalls
 from tests.support.sample import FULL
 from tests.support.systems import ENDINGS, PROGRAMS, Interruption, Killed, System, immutable
 
-HISTORIES, ON_OVERLAY = (30_000, 1_000) if FULL else (400, 8)
+HISTORIES, ON_OVERLAY = (10_000, 300) if FULL else (400, 8)
 
 #: The paths of each kind of install, and the folders that they are in.
 PATHS = {

@@ -87,7 +87,7 @@ def test_kill_agent(case: str, host: Host) -> None:
                 tries += 1
                 took, wrong = tried(host, door, moment, way, running, seen)
                 times.append(took)
-                if took > LIMIT * slowness() * contention():
+                if took > LIMIT * slowness() and took > LIMIT * slowness() * contention():  # which takes a while to say
                     wrong.append(f"only after {took:.2f} s")
                 if wrong:
                     failures.append((name, str(moment), way, wrong))

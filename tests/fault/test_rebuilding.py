@@ -18,7 +18,7 @@ from tests.support.ovs import OpenVswitch
 from tests.support.rebuilt import Rebuilt, rebuild, report
 from tests.support.sample import FULL
 
-SECONDS = 600.0 if FULL else 0.0  #: and each way of rebuilding once
+SECONDS = 180.0 if FULL else 0.0  #: and each way of rebuilding once
 
 
 class Unattended(Rebuilt):
@@ -50,7 +50,7 @@ def test_with_the_agent(node: Node, ovs: OpenVswitch) -> None:
 def test_without_the_agent(node: Node, ovs: OpenVswitch) -> None:
     """One repair of all NICs makes everything whole."""
     with contextlib.closing(Unattended(node, ovs, Random(16))) as made:
-        count = rebuild(made, SECONDS / 5)
+        count = rebuild(made, SECONDS / 4)
         report(made)
         figures.add("rebuilding", count, len(made.faults), len(made.faults), "by repair --all")
         assert made.faults == [], "\n".join(made.faults)

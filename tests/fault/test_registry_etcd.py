@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import resource
 import shutil
 import signal
 import socket
@@ -18,8 +20,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from netregistry.stores.base import Batch, Changed, Compacted, Conflict, Delete, Expect, Put, Unavailable, Unknown
-from netregistry.stores.etcd import EtcdStore, Facts, begun, facts
+from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
+from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import HostRefused
 from tests.support.authority import authority
@@ -193,6 +196,21 @@ def test_a_member_that_is_not_there_is_passed_over(one: Cluster) -> None:
         put(store, "a")
         with EtcdStore(one.place._replace(endpoints=(Endpoint(HOST, port), there))) as other:
             assert other.get("a") is not None
+
+
+def test_a_service_of_thousands_of_connections_has_another_one_to_etcd(one: Cluster) -> None:
+    """Of each of which it has a descriptor; select(2) takes none above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(1100):
+                stack.callback(os.close, os.open("/dev/null", os.O_RDONLY))
+            with opened(one) as store, store.watch("", store.newest() + 1) as watch:
+                done = put(store, "a")
+                assert store.get("a") is not None and watch.next(5.0).revision == done
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_members_of_two_clusters_are_told_apart(one: Cluster, tmp_path: Path) -> None:
@@ -447,6 +465,20 @@ def test_tls_with_a_certificate_on_both_sides(tmp_path: Path, monkeypatch: pytes
             ):
                 with pytest.raises(Unavailable, match=what):
                     EtcdStore(wrong)
+        files = {name: tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
+        for name, file in files.items():
+            shutil.copy(ours / f"{name}.pem", file)
+        with EtcdStore(place._replace(ca=str(files["ca"]), cert=str(files["cert"]), key=str(files["key"]))) as store:
+            for name, file in files.items():
+                shutil.copy(foreign / f"{name}.pem", file)
+            for connection in store.client._idle.pop(place.endpoints[0]):
+                connection.close()
+            with monkeypatch.context() as patched, pytest.raises(Unavailable, match="certificate is not accepted"):
+                patched.setattr(store.client, "_told", 0.5)
+                store.get("a")
+            for name, file in files.items():  # those that etcd accepts are found without a restart
+                shutil.copy(ours / f"{name}.pem", file)
+            again(lambda: store.get("a"))
         with pytest.raises(HostRefused, match="cannot use the certificate"):
             EtcdStore(place._replace(key=str(foreign / "key.pem")))
         elsewhere = authority(tmp_path / "elsewhere", "DNS:etcd.example.com")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from netregistry.stores.base import Batch, Changed, Compacted, Delete, Expect, L
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_place import Endpoint
+from netregistry.stores.etcd_watch import SILENT
 from runtime.errors import HostRefused
 from tests.support.etcd import HOST, Cluster
 from tests.support.gateway import Answer, Gateway, gateway
@@ -246,6 +248,25 @@ def test_revisions_that_are_not_told_are_missed(store: EtcdStore, between: Gatew
             store.commit([], [Put(f"k{number}", b"")])
         with pytest.raises(Lost, match="has told nothing of the revisions"):
             watch.next(0.0)
+
+
+def test_a_stream_that_is_far_behind_is_waited_for(store: EtcdStore, between: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let etcd take longer for many revisions than for one: a service that begins is thousands behind, and would never begin."""
+    monkeypatch.setattr("netregistry.stores.etcd_watch.FAST", 100)
+    start = store.newest() + 1
+    done = [store.commit([], [Put("k", b"%d" % number)]) for number in range(150)]
+    slow = iter((True,))
+
+    def harm(path: str, answer: Answer) -> Answer:
+        if path == "/v3/watch" and b'"events"' in answer.data and next(slow, False):
+            threading.Event().wait(SILENT + 0.7)
+        return answer
+
+    between.harm = harm
+    streams = between.asked.count("/v3/watch")
+    with store.watch("", start) as watch:
+        assert [watch.next(0.0).revision for _ in done] == done
+    assert between.asked.count("/v3/watch") == streams + 1
 
 
 def test_the_last_revision_that_is_not_told_is_missed(store: EtcdStore, between: Gateway) -> None:

@@ -12,7 +12,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,29 +25,24 @@ from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import NetcommonError
 from tests.support.bootstrap import ROOT
 from tests.support.etcd import HOST, Cluster, Member, stopped, unheard
-from tests.support.netns import wait_until
+from tests.support.netns import Namespace, wait_until
 from tests.support.registry_process import Registry
 from tests.support.sample import FULL
 from tests.support.service_histories import acknowledged, faults, told
 from tests.support.service_writers import NETWORK, NODE, WRITERS
 
 ROUNDS = 200 if FULL else 11
+AT_ONCE = 2
 GOES_ON = 120  #: seconds until something is acknowledged again, on a machine that is busy
 WHILE = 2.0  #: seconds for which a minority is asked
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, 3, parts=True) as made:
-        yield made
-
-
 class Writers:
-    """Eight writers and a watcher, who go on at the other service where one does not answer. ``notes``: where they note it."""
+    """Eight writers and a watcher, who go on at the other service where one does not answer. ``folder``: where they note it."""
 
     def __init__(self, folder: Path, registries: list[Registry]) -> None:
-        self.notes = folder
         folder.mkdir()
+        self.acknowledged, self.told = acknowledged(folder), told(folder)
         for number, registry in enumerate(registries):
             (folder / f"socket{number}").symlink_to(registry.socket)
         with registries[0].client() as asked, registries[0].client(f"node:{NODE}") as node:
@@ -59,9 +55,9 @@ class Writers:
 
     def go_on(self, more: int) -> None:
         """Wait until more is acknowledged, and told to who watches."""
-        before, heard = acknowledged(self.notes), told(self.notes)
-        wait_until(lambda: acknowledged(self.notes) > before + more, GOES_ON, "writers that go on")
-        wait_until(lambda: told(self.notes) > heard + more, GOES_ON, "who watches is told")
+        before, heard = self.acknowledged(), self.told()
+        wait_until(lambda: self.acknowledged() > before + more, GOES_ON, "writers that go on")
+        wait_until(lambda: self.told() > heard + more, GOES_ON, "who watches is told")
 
     def kill(self) -> None:
         self._process.kill()
@@ -99,13 +95,28 @@ def refuses(asked: Client) -> bool:
     return False
 
 
-def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) -> None:
+def test_whoever_is_killed_stopped_or_cut_off(tmp_path: Path) -> None:
+    """Two clusters at once, each with its services and in a network of its own: most of the time an election is waited for."""
+
+    def part(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rounds = range(ROUNDS * number // AT_ONCE, ROUNDS * (number + 1) // AT_ONCE)
+        with contextlib.closing(Namespace()) as network, network.entered(), Cluster(folder, 3, parts=True) as three:
+            history(three, folder, rounds, random.Random(7 + number))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(part, range(AT_ONCE)))
+
+
+def history(three: Cluster, tmp_path: Path, rounds: Sequence[int], chance: random.Random) -> None:
+    """Do one harm a round under writers, and hold what they noted against what etcd has."""
     registries = [Registry(tmp_path / name, three.url) for name in ("one", "two")]
     registries[0].command("init")
     for registry in registries:
         registry.start()
-    writers, alone, chance = Writers(tmp_path / "notes", registries), Alone(three), random.Random(7)
-    notes = writers.notes
+    notes = tmp_path / "notes"
+    writers, alone = Writers(notes, registries), Alone(three)
 
     def killed(*members: Member) -> None:
         for member in members:
@@ -181,16 +192,16 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
             clients = [stack.enter_context(registry.client()) for registry in registries]
             for _ in range(2):  # also what was asked before is answered by then
                 wait_until(lambda: all(map(refuses, clients)), 30, "it is told that there is no majority")
-            before, end = acknowledged(notes), time.monotonic() + WHILE
+            before, end = writers.acknowledged(), time.monotonic() + WHILE
             while time.monotonic() < end:
                 assert all(map(refuses, clients))
-            assert acknowledged(notes) == before, "a minority accepts nothing"
+            assert writers.acknowledged() == before, "a minority accepts nothing"
 
     harms: list[Callable[[], None]] = [a_member_is_killed, the_leader_is_killed, the_leader_stands_still, the_leader_is_unheard]
     harms += [the_leader_is_cut_off, another_is_cut_off, a_majority_is_killed, a_majority_stands_still]
     harms += [all_are_cut_off_from_each_other, all_are_killed, a_service_is_killed]
     try:
-        for round_ in range(ROUNDS):
+        for round_ in rounds:
             harms[round_ % len(harms)]()
             writers.go_on(WRITERS)
     finally:
@@ -209,4 +220,4 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
         database.executemany("DELETE FROM versions WHERE key = ?", lost)
         database.commit()
     assert faults(notes, file) != [], "what would be lost is seen"
-    assert acknowledged(notes) > 8 * ROUNDS and told(notes) > 50
+    assert writers.acknowledged() > 8 * len(rounds) and writers.told() > 50

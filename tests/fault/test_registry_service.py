@@ -110,9 +110,10 @@ def test_service_and_clients_are_killed(machine: Machine, tmp_path: Path) -> Non
     chance = random.Random(11)
     service, writers = machine.service, machine.writers()
     assert service is not None
+    count = acknowledged(machine.notes)
     for round_ in range(ROUNDS):
-        before = acknowledged(machine.notes)
-        wait_until(lambda seen=before: acknowledged(machine.notes) > seen + chance.randrange(12), 30, "writers that go on")  # type: ignore[misc]
+        before = count()
+        wait_until(lambda seen=before: count() > seen + chance.randrange(12), 30, "writers that go on")  # type: ignore[misc]
         victims = chance.choice([("service",), ("clients",), ("service", "clients"), ("service",)])
         if "service" in victims:
             killed(service)
@@ -124,21 +125,22 @@ def test_service_and_clients_are_killed(machine: Machine, tmp_path: Path) -> Non
             shutil.rmtree(copy.parent)
         service = machine.start() if "service" in victims else service
         writers = machine.writers() if "clients" in victims else writers
-    before = acknowledged(machine.notes)
-    wait_until(lambda: acknowledged(machine.notes) > before + 20, 30, "writers that go on")
+    before = count()
+    wait_until(lambda: count() > before + 20, 30, "writers that go on")
     killed(writers)
     service.send_signal(signal.SIGTERM)
     assert service.wait(30) == 0 and not machine.socket.exists(), "told to stop it does, and takes its socket away"
     assert faults(machine.notes, machine.file) == []
     lines = (machine.notes / "watcher").read_text().splitlines()
-    assert acknowledged(machine.notes) > ROUNDS * 5 and sum(line.startswith("enter ") for line in lines) > 50
+    assert count() > ROUNDS * 5 and sum(line.startswith("enter ") for line in lines) > 50
 
 
 @pytest.mark.parametrize("harm", ["lost", "half", "twice", "unclaimed", "gap", "untold"])
 def test_the_checker_sees_each_fault(machine: Machine, harm: str) -> None:
     with_a_node(machine)
     writers, service = machine.writers(), machine.service
-    wait_until(lambda: acknowledged(machine.notes) > 60, 30, "writers")
+    count = acknowledged(machine.notes)
+    wait_until(lambda: count() > 60, 30, "writers")
     killed(writers)
     assert service is not None
     service.send_signal(signal.SIGTERM)

@@ -286,7 +286,7 @@ def test_backup_and_another_epoch(tmp_path: Path, path: Path) -> None:
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600
     with SqliteStore(str(tmp_path / "copy")) as copy:
         assert (copy.epoch, copy.list("").revision, copy.get("later")) == ("first", newest, None)
-        copy.renew_epoch("second")
+        copy.note(epoch="second")
     with SqliteStore(str(tmp_path / "copy")) as copy:
         assert copy.epoch == "second"
 

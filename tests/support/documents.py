@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import click
 
-from tests.support.bootstrap import ROOT, VENV
+from tests.support.bootstrap import ROOT, VENV, cache
 from tests.support.netns import slowness
 
 SKIPPED = ("build", "dist")
@@ -230,6 +230,11 @@ mount -t sysfs sysfs /sys
 mkdir -p /run/layers/checkout/lower /run/lock /run/netns
 # before it is below an overlay itself: the kernel stacks two at most, and the root of a virtual machine may be one
 mount --bind "$CHECKOUT" /run/layers/checkout/lower
+if [ -d "$PACKAGES" ]; then
+  mkdir /run/layers/packages
+  mount --bind "$PACKAGES" /run/layers/packages
+fi
+export PACKAGES=/run/layers/packages
 for place in etc root usr var; do
   mkdir -p /run/layers/$place/upper /run/layers/$place/work
   mount -t overlay overlay -o "lowerdir=/$place,upperdir=/run/layers/$place/upper,workdir=/run/layers/$place/work" /$place
@@ -245,13 +250,13 @@ UNSHARED = ("unshare", "--net", "--mount", "--propagation", "private", "--pid", 
 BEGIN, FAILED, END = "@@begin", "@@failed", "@@end"
 
 
-def play(page: Path, lane: str, seconds: float = 120) -> list[Played]:
+def play(page: Path, lane: str, seconds: float = 240) -> list[Played]:
     """Pastes what the page says for that lane into a shell of root's, line by line. Raises subprocess.TimeoutExpired."""
     chosen = [step for step in steps(page) if step.lane != OTHER[lane]]
     setup = Step(0, MACHINE, lane)
     script = "".join(_pasted(number, step) for number, step in enumerate((setup, *chosen)))
     environ = {"PATH": f"{VENV}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "CHECKOUT": str(ROOT), "LC_ALL": "C.UTF-8", "HOME": "/root"}
-    environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    environ |= {"PYTHONDONTWRITEBYTECODE": "1", "PACKAGES": str(cache() / "packages")}
     done = subprocess.run(
         [*UNSHARED, "bash"],
         input=script.encode(),

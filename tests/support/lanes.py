@@ -1,4 +1,4 @@
-"""The lanes of tests/run, one after the other, but fault and vm, which run beside them; a lane that fails does not stop the next.
+"""The lanes of tests/run, one after the other, but fault with warm and vm, which run beside them; a lane that fails does not stop the next.
 
     lint     ruff over everything
     types    mypy --strict over product and tests' tools
@@ -8,16 +8,16 @@
     warm     what kernel and fault have, with an agent on each node to which hooks hand their calls over (tests/support/warm.py): a part
              of it, or by --lane warm all; a sample in either case
     vm       what is marked vm: a Debian kernel under QEMU, one boot
-    bench    tests/bench, last and alone; in a full run the ten minutes of rebuilding too
+    bench    tests/bench, last and alone; in a full run the minutes of rebuilding too
     guard    the machine's own network is as before
 
-Two processes share the files of kernel, in six parts, each in namespaces of its own: its tests mostly wait.
+Three processes share the files of kernel, in nine parts, each in namespaces of its own: its tests mostly wait.
 
---full runs every case instead of a sample, file by file (those of kernel and fault two at a time; those of unit folder by folder), and
-remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be repeated; what else is
-given goes to pytest (a path too, instead of the lane's own).
+--full runs every case instead of a sample, file by file (three at a time of kernel, two of fault and of unit, which goes folder by folder:
+the longest first), and remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be
+repeated; what else is given goes to pytest (a path too, instead of the lane's own).
 
-The machine of vm is emulated on one core, mostly, and fault mostly waits; what they print follows the others.
+The machine of vm is emulated on one core, mostly; fault mostly waits, and warm comes when it has ended. What they print follows the others.
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
 PYTHON = str(VENV / "bin/python")
 TYPED = ["runtime", "netcommon", "netagent", "netregistry", "packaging/pages", "packaging/deb", "tests/support", "tests/conftest.py"]
 NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures", "fault", "lab")
-BESIDE = ("fault", "vm")
+BESIDE = (("fault", "warm"), ("vm",))  #: in a process each: its lanes one after the other
 #: What of warm is run where nobody has named the lane: every form of a call, refusals, many at once, each reason to hand a call back.
 WARM = (
     *(f"tests/kernel/test_doors_{name}.py" for name in ("calls", "invalid", "parallel", "scripts")),
     "tests/kernel/test_communication.py::test_two_guests_share_one_daemon",
     *(f"tests/fault/test_resources.py::test_every_{name}" for name in ("amount_of_room", "number_of_descriptors")),
 )
-#: Files of fault that take the longest, first in a full run, and the longest of all first: two that run at the same time end together.
-LONGEST = ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
-AT_ONCE = 2
+#: What of fault and unit takes the longest, first in a full run, and the longest of all first: what runs at the same time ends together.
+LONGEST = (
+    *(f"tests/fault/test_{name}.py" for name in ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")),
+    *(f"tests/unit/{name}/" for name in ("netcommon/lifecycle", "netagent/sync")),
+)
+AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane; of unit and fault in a full run
 SHARES = 3  #: of each process's files: who has ended with one of them takes the next, so that both end together
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
@@ -219,18 +222,22 @@ def files_of(folders: Sequence[str]) -> list[str]:
 
 def longest_first(files: Sequence[str]) -> list[str]:
     """LONGEST first, in its order, then the others by name."""
-    places = {f"tests/fault/test_{name}.py": place for place, name in enumerate(LONGEST)}
-    return sorted(files, key=lambda file: (places.get(file, len(places)), file))
+
+    def place(file: str) -> int:
+        return next((place for place, start in enumerate(LONGEST) if file.startswith(start)), len(LONGEST))
+
+    return sorted(files, key=lambda file: (place(file), file))
 
 
 def unit(options: Options) -> Result:
     """tests/unit."""
-    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 1200, by_folder=True)
+    at_once = AT_ONCE["unit"] if options.full else 1  # beside others, a process of its own for each part would begin too often
+    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 1200, at_once, by_folder=True)
 
 
 def kernel(options: Options) -> Result:
     """Everything else that the running kernel can do."""
-    return rooted(options, "kernel", kernel_folders(), AT_ONCE)
+    return rooted(options, "kernel", kernel_folders(), AT_ONCE["kernel"])
 
 
 def kernel_folders() -> list[str]:
@@ -241,7 +248,7 @@ def kernel_folders() -> list[str]:
 
 def fault(options: Options) -> Result:
     """tests/fault, on the running kernel."""
-    return rooted(options, "fault", ["tests/fault"], AT_ONCE if options.full else 1)  # beside others it has time
+    return rooted(options, "fault", ["tests/fault"], AT_ONCE["fault"] if options.full else 1)  # beside others it has time
 
 
 def warm(options: Options) -> Result:
@@ -333,8 +340,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--full", action="store_true", help="every case, resumable")
     parser.add_argument("--lane", action="append", choices=list(LANES), help="only this lane; may be repeated")
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)  # where the results go too, for a tests/run that has started us
+    parser.add_argument("--unnamed", action="store_true", help=argparse.SUPPRESS)  # and nobody had named our lanes to it
     known, extra = parser.parse_known_args(arguments)
-    options = Options(known.full, tuple(extra), named=known.lane is not None)
+    options = Options(known.full, tuple(extra), named=known.lane is not None and not known.unnamed)
     chosen = known.lane or list(LANES)
     root = os.geteuid() == 0
     try:
@@ -345,10 +353,10 @@ def main(arguments: list[str]) -> int:
     before, begin = footprint() if root else {}, time.monotonic()
     results: dict[str, tuple[Result, float]] = {}
     last = ["bench"] if "bench" in chosen else []
-    meanwhile = [lane for lane in chosen if lane in BESIDE and len(chosen) > 1]
-    with beside(meanwhile, arguments, results):
+    meanwhile = [] if known.results is not None else processes(chosen)
+    with beside(meanwhile, arguments, results, options.named):
         for lane in chosen:
-            if lane not in (*meanwhile, *last):
+            if lane not in (*(each for lanes in meanwhile for each in lanes), *last):
                 results[lane] = run(lane, options)
     for lane in last:
         results[lane] = run(lane, options)
@@ -370,6 +378,12 @@ def purposes(chosen: Sequence[str], root: bool) -> list[str]:
     return ["environment", *(purpose for purpose in needed if root or purpose not in ROOTS)]
 
 
+def processes(chosen: Sequence[str]) -> list[list[str]]:
+    """Group those of the lanes ``chosen`` that run beside the others, by the process that runs them; none where nothing else is chosen."""
+    found = [[lane for lane in lanes if lane in chosen] for lanes in BESIDE]
+    return [lanes for lanes in found if lanes and len(lanes) < len(set(chosen))]
+
+
 def run(lane: str, options: Options) -> tuple[Result, float]:
     """One lane, and how many seconds it took."""
     say(f"=== {lane}")
@@ -383,26 +397,31 @@ def run(lane: str, options: Options) -> tuple[Result, float]:
 
 
 @contextmanager
-def beside(lanes: list[str], arguments: list[str], results: dict[str, tuple[Result, float]]) -> Iterator[None]:
+def beside(
+    meanwhile: Sequence[Sequence[str]], arguments: list[str], results: dict[str, tuple[Result, float]], named: bool
+) -> Iterator[None]:
     """Runs lanes in processes of their own meanwhile; waits for them, prints what they said, and adds their results."""
     started = []
     folder = bootstrap.cache() / "results"
     folder.mkdir(exist_ok=True)
-    for lane in lanes:
-        said, told = folder / f"{lane}-{os.getpid()}.txt", folder / f"{lane}-{os.getpid()}.json"
-        argv = [str(ROOT / "tests/run"), "--results", str(told), "--lane", lane, *without_lanes(arguments)]
+    for lanes in meanwhile:
+        said, told = folder / f"{lanes[0]}-{os.getpid()}.txt", folder / f"{lanes[0]}-{os.getpid()}.json"
+        argv = [str(ROOT / "tests/run"), "--results", str(told), *(() if named else ("--unnamed",))]
+        argv += [*(word for lane in lanes for word in ("--lane", lane)), *without_lanes(arguments)]
         with said.open("wb") as file:
-            started.append((lane, subprocess.Popen(argv, stdout=file, stderr=file, cwd=ROOT), said, told))
-        say(f"=== {lane}, meanwhile")
+            started.append((lanes, subprocess.Popen(argv, stdout=file, stderr=file, cwd=ROOT), said, told))
+        say(f"=== {' and '.join(lanes)}, meanwhile")
     try:
         yield
     finally:
-        for lane, process, said, told in started:
+        for lanes, process, said, told in started:
             process.wait()
-            say(f"=== {lane}")
+            say(f"=== {' and '.join(lanes)}")
             print(said.read_text(errors="replace"), end="", flush=True)
-            (passed, failed), seconds = json.loads(told.read_text())[lane] if told.exists() else ((0, 1), 0.0)
-            results[lane] = Result(passed, failed), seconds
+            found = json.loads(told.read_text()) if told.exists() else {}
+            for lane in lanes:
+                (passed, failed), seconds = found.get(lane, ((0, 1), 0.0))
+                results[lane] = Result(passed, failed), seconds
             said.unlink()
             told.unlink(missing_ok=True)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ class Done(NamedTuple):
 
 
 def done(path: Path) -> Done | None:
-    """Ask a service for its figures; None where it is not there."""
+    """Ask a service for its figures; None where it does not give them: it is not there, or has too much to do."""
     connection = http.client.HTTPConnection("localhost", timeout=60)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(60)
@@ -55,9 +56,12 @@ def done(path: Path) -> Done | None:
         try:
             connection.sock.connect(str(path))
             connection.request("GET", "/metrics")
-            lines = connection.getresponse().read().decode().splitlines()
+            response = connection.getresponse()
+            lines = response.read().decode().splitlines()
         except (OSError, http.client.HTTPException):
             return None
+    if response.status != HTTPStatus.OK:
+        return None
     answers = [
         line for line in lines if line.startswith("netregistry_answers_total{") and '"metrics"' not in line and '"watch"' not in line
     ]
@@ -66,7 +70,7 @@ def done(path: Path) -> Done | None:
 
 
 class Watched:
-    """Look at a service again and again, until it is closed: ``looks`` of its latest process."""
+    """Look at a service again and again, until it is closed: ``looks`` are of its latest process."""
 
     def __init__(self, path: Path) -> None:
         self.looks: list[Done] = []
@@ -77,10 +81,11 @@ class Watched:
     def _look(self) -> None:
         while not self._over.wait(EVERY):
             found = done(self._path)
-            if found is None or (self.looks and found.answers < self.looks[-1].answers):
-                self.looks.clear()
-            if found is not None:
-                self.looks.append(found)
+            if found is None:
+                continue
+            if self.looks and found.answers < self.looks[-1].answers:  # it is another process
+                self.looks[:] = [Done(self.looks[-1].when, 0, 0)]
+            self.looks.append(found)
 
     def close(self) -> None:
         self._over.set()
@@ -93,14 +98,12 @@ class Watched:
 
 
 def peak(looks: Sequence[Done]) -> float:
-    """Give the most requests and streams that were begun in a second; of a service that begins, from its first look on."""
+    """Give the most requests and streams that were begun in a second."""
     found = [0.0]
     for place, begin in enumerate(looks):
         end = next((each for each in looks[place:] if each.when >= begin.when + WINDOW), None)
         if end is not None:
             found.append((end.answers - begin.answers + max(end.streams - begin.streams, 0)) / (end.when - begin.when))
-    if looks:
-        found.append(looks[0].answers + looks[0].streams)  # done before anybody could look
     return max(found)
 
 

@@ -93,11 +93,15 @@ class Registry:
             self._process.wait(10)
             self._process = None
 
-    def ended(self) -> None:
-        """Wait until it has ended as it was told to."""
+    def ended(self, status: int = 0) -> None:
+        """Wait until it has ended as it was told to, or by itself with another exit status."""
         if self._process is not None:
-            assert self._process.wait(30) == 0
+            assert self._process.wait(30) == status
             self._process = None
+
+    def log(self) -> str:
+        """Give what its services have logged so far."""
+        return (self._root / "log").read_text()
 
     def signal(self, number: int) -> None:
         if self._process is not None:

@@ -28,7 +28,7 @@ def suite() -> dict[str, lanes.Result]:
     options = lanes.Options(True, ())
     expression = lanes.marks(options, "vm", "bench")
     return {
-        "fault": lanes.grouped(options, "fault", [FOLDER], expression, 900, lanes.AT_ONCE),
+        "fault": lanes.grouped(options, "fault", [FOLDER], expression, 900, lanes.AT_ONCE["fault"]),
         "vm": machine(options),
     }
 

@@ -74,12 +74,16 @@ class Connection:
                     yield line
 
     async def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._open is None:
+        for left in range(len(self._paths) - 1, -1, -1):
+            if self._open is not None:
+                break
             try:
                 self._open = await asyncio.open_unix_connection(self._paths[0], limit=LONGEST)
             except OSError:
-                self._paths.append(self._paths.pop(0))  # the next one is asked next time
-                raise
+                self._paths.append(self._paths.pop(0))  # the next one is asked, as netregistry.client does
+                if not left:
+                    raise
+        assert self._open is not None
         return self._open
 
     def close(self) -> None:

@@ -36,13 +36,31 @@ def faults(folder: Path, file: Path) -> list[str]:
     return [*_requests(folder, held), *_claims(held), *_history(held), *_told(folder, held)]
 
 
-def acknowledged(folder: Path) -> int:
-    return sum(line.startswith("done ") for path in folder.glob("writer*") for line in notes.lines(path))
+class Noted:
+    """How many lines of the notes begin with a word; what was counted before is not read again."""
+
+    def __init__(self, folder: Path, files: str, word: str) -> None:
+        self._folder, self._files, self._word, self._count = folder, files, word.encode(), 0
+        self._read: dict[Path, int] = {}  #: bytes of each file that are counted: whole lines
+
+    def __call__(self) -> int:
+        for path in self._folder.glob(self._files):
+            with path.open("rb") as file:
+                file.seek(self._read.setdefault(path, 0))
+                whole, end, _rest = file.read().rpartition(b"\n")
+            self._count += sum(line.startswith(self._word) for line in whole.split(b"\n"))
+            self._read[path] += len(whole + end)
+        return self._count
 
 
-def told(folder: Path) -> int:
-    """Count what the watcher was told of NICs that came."""
-    return sum(line.startswith("enter ") for line in notes.lines(folder / "watcher"))
+def acknowledged(folder: Path) -> Noted:
+    """Count the requests that were acknowledged, now and whenever it is called again."""
+    return Noted(folder, "writer*", "done ")
+
+
+def told(folder: Path) -> Noted:
+    """Count what the watcher was told of NICs that came, in the same way."""
+    return Noted(folder, "watcher", "enter ")
 
 
 def _requests(folder: Path, held: Held) -> list[str]:

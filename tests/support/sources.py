@@ -23,8 +23,9 @@ class Source(NamedTuple):
         return str(self.path.relative_to(ROOT))
 
 
+@functools.cache
 def source(path: Path) -> Source:
-    """Raises SyntaxError."""
+    """Take one file apart, once in a process. Raises SyntaxError."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     text = path.read_text()
     return Source(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path, text, ast.parse(text, str(path)))
@@ -52,11 +53,12 @@ class Import(NamedTuple):
     typing: bool
 
 
-def imports(of: Source, modules: frozenset[str] = frozenset()) -> list[Import]:
+@functools.cache
+def imports(of: Source, modules: frozenset[str] = frozenset()) -> tuple[Import, ...]:
     """What a file imports. ``from package import name`` is the module package.name where that is one of ``modules``."""
     found: list[Import] = []
     _collect(of.tree, of, modules, found, late=False, typing=False)
-    return found
+    return tuple(found)
 
 
 def _collect(node: ast.AST, of: Source, modules: frozenset[str], found: list[Import], *, late: bool, typing: bool) -> None:

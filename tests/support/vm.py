@@ -1,8 +1,11 @@
 """Runs the tests marked vm in a Debian kernel: virtme-ng boots it under QEMU's plain emulation, with the machine's files as its own.
 
 One boot, one pytest process: Python is 10 to 35 times slower in there. The checkout and the environment travel as one archive and are
-unpacked in memory, at the same place as outside: read one by one through 9p, importing pytest alone takes ten seconds. Neither
-standard output nor the exit status of the guest can be relied on (they need udev), so results come back as files.
+unpacked in memory, at the same place as outside: read one by one through 9p, importing pytest alone takes ten seconds. For the same
+reason the guest has /usr a second time, from a mount that keeps in memory what has been read: virtme-ng's own asks the host again for each
+file that a process maps. Which files have tests for the machine is found out outside, which leaves them compiled as well: to import all
+tests of the kernel took minutes in there. Neither standard output nor the exit status of the guest can be relied on (they need udev), so
+results come back as files.
 """
 
 from __future__ import annotations
@@ -24,7 +27,13 @@ from tests.support.bootstrap import ROOT, VENV, say
 #: Of .venv, what nobody needs in there.
 HEAVY = ("mypy", "mypyc", "pip", "setuptools", "pkg_resources", "virtme", "virtme_ng", "urllib3", "requests", "ast_serialize")
 FOLDERS = ("hooks", "netagent", "netcommon", "netregistry", "runtime", "tests", "examples", "docs")
+PRODUCT = ("runtime", "netcommon", "netagent", "netregistry")
 WITH_CASES = ("tests/vm", "tests/contract", "tests/kernel", "tests/fault")
+#: What the emulation would pay for and no test needs: AVX's registers at each change of process, five levels of page tables, SMAP, keys.
+CPU = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
+#: Nobody attacks this kernel by its caches; its clock is the processor's and no device's; the end of a namespace waits for no tick.
+KERNEL = ("mitigations=off", "tsc=reliable", "rcupdate.rcu_expedited=1")
+USR = "hostusr"  #: the tag of /usr
 MODULES = ("bridge", "tun", "veth", "openvswitch", "8021q", "bonding", "dummy", "vrf", "vxlan", "nf_tables")
 
 SCRIPT = """#!/bin/sh
@@ -33,6 +42,13 @@ export HOME=/root LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/
 export NETCOMMON_CACHE={root}/.cache
 export PYTHONDONTWRITEBYTECODE=1 NETCOMMON_TESTS_SLOWNESS=10 NETCOMMON_TESTS_PRIVATE=machine NETCOMMON_TESTS_FULL={full}
 export {figures}={noted}
+mkdir -p /run/usr/host /run/usr/upper /run/usr/work /run/usr/modules
+mount --rbind /lib/modules /run/usr/modules
+mount -t 9p -o ro,version=9p2000.L,trans=virtio,cache=loose,msize=524288 {usr} /run/usr/host
+mount -t overlay -o lowerdir=/run/usr/host,upperdir=/run/usr/upper,workdir=/run/usr/work usr /usr
+mkdir -p /usr/lib/modules && mount --rbind /run/usr/modules /usr/lib/modules
+touch /etc/ld.so.cache  # into the overlay's memory: each program reads it
+mount -t tmpfs tmpfs /tmp
 mkdir -p {root} && mount -t tmpfs tmpfs {root}
 tar -xf {results}/tree.tar -C {root}
 modprobe -a {modules}
@@ -58,12 +74,15 @@ def _boot(
     results = bootstrap.cache() / "vm"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()
+    chosen = files(expression, extra, environment)
     pack(results / "tree.tar")
     script = results / "guest.sh"
-    script.write_text(guest_script(results, expression, extra, environment))
+    script.write_text(guest_script(results, expression, chosen, extra, environment))
     argv = [
         *[str(VENV / "bin/vng"), "--verbose", "--disable-microvm", "--disable-kvm", "--memory", "2G", "--cpus", "2"],
         *["--qemu", "/usr/bin/qemu-system-x86_64", "--rwdir", str(results), "--rodir", str(kernel.tree)],
+        f"--qemu-opts=-cpu {CPU} -virtfs local,path=/usr,mount_tag={USR},security_model=none,readonly=on,multidevs=remap",
+        *(word for option in KERNEL for word in ("--append", option)),
         *["--run", str(kernel.image), "--exec", f"sh {shlex.quote(str(script))}"],
     ]
     say(f"booting Linux {kernel.version}")
@@ -77,16 +96,30 @@ def _boot(
     return junit.read(results / "vm.xml"), status
 
 
-def guest_script(results: Path, expression: str, extra: list[str], environment: Mapping[str, str]) -> str:
-    """The commands for the machine."""
+def files(expression: str, extra: list[str], environment: Mapping[str, str]) -> list[str]:
+    """List the files that have tests for the machine, none where ``extra`` names them; compile them and the product on the way.
+
+    Where they cannot be collected, it is all folders: the machine's own pytest says why.
+    """
+    python = str(VENV / "bin/python")
+    subprocess.run([python, "-m", "compileall", "-q", *PRODUCT], cwd=ROOT, env=environment, check=False)
+    if any((ROOT / argument.split("::")[0]).exists() for argument in extra):
+        return []
     folders = [folder for folder in WITH_CASES if any((ROOT / folder).rglob("test_*.py"))]
-    chosen = [] if any((ROOT / argument.split("::")[0]).exists() for argument in extra) else folders
+    argv = [python, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", expression, *folders, *extra]
+    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    named = dict.fromkeys(line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line)
+    return folders if done.returncode else list(named)
+
+
+def guest_script(results: Path, expression: str, chosen: list[str], extra: list[str], environment: Mapping[str, str]) -> str:
+    """The commands for the machine; ``chosen`` are the files or folders of its tests."""
     argv = [str(VENV / "bin/python"), "-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "-p", "no:pyfakefs"]
     argv += [f"--junitxml={results}/vm.xml", "--durations=25", "-m", expression, *chosen, *extra]
     full = shlex.quote(environment.get("NETCOMMON_TESTS_FULL", "0"))
     places = {"root": shlex.quote(str(ROOT)), "results": shlex.quote(str(results))}
     noting = {"figures": figures.VARIABLE, "noted": shlex.quote(f"{results}/figures" if environment.get(figures.VARIABLE) else "")}
-    return SCRIPT.format(**places, **noting, full=full, modules=" ".join(MODULES), pytest=shlex.join(argv))
+    return SCRIPT.format(**places, **noting, full=full, usr=USR, modules=" ".join(MODULES), pytest=shlex.join(argv))
 
 
 def pack(target: Path) -> None:

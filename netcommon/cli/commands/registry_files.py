@@ -73,22 +73,29 @@ def _copied(app: App, file: str) -> None:
         write_new(file, chain([next(pieces, b"")], pieces))  # a refusal comes before the file is made
 
 
+lost_option = click.option("--lost", is_flag=True, help="What the registry was moved to before is lost for good: do not ask it.")
+
+
 @click.command("restore")
 @click.argument("file", type=click.Path())
+@lost_option
 @json_option
 @click.pass_obj
-def restore(app: App, file: str, as_json: bool) -> None:
-    """Put a copy in the registry's place, in a new epoch. The service must not run; what stood there is kept beside it.
+def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
+    """Put a copy in the registry's place, in a new epoch. What stood there is kept beside it.
 
-    Nothing is given out before every live node has reported once. What stood in an etcd is kept in
-    /var/lib/netregistry/registry.sqlite.replaced.
+    The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before every live node has
+    reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that was moved elsewhere is
+    not restored where it was, unless that is --lost.
     """
     as_root(app)
-    path = store_of(app)
+    path, moving = store_of(app), import_module("netregistry.moving")
     if in_etcd(app):
         kept = file_of(app) + import_module("netregistry.stores.files").REPLACED
-        epoch = import_module("netregistry.transfer").bring_back(file, path, kept)
+        allowed = partial(moving.still_there, where=path, lost=lost)
+        epoch = import_module("netregistry.transfer").bring_back(file, path, kept, allowed)
     else:
+        moving.only_here(path, lost)
         epoch = import_module("netregistry.stores.files").bring_back(file, path)
     if as_json:
         answer("registry-file", path=path, epoch=epoch)
@@ -97,23 +104,33 @@ def restore(app: App, file: str, as_json: bool) -> None:
 
 
 @click.command("move")
-@click.option("--to", "where", required=True, metavar="ADDRESS", help="The etcd, which must hold nothing; as in [registry] store.")
+@click.option("--to", "where", default="", metavar="ADDRESS", help="The etcd, which must hold nothing; as in [registry] store.")
+@click.option("--back", is_flag=True, help="From the etcd that [registry] store names to the file.")
+@lost_option
 @json_option
 @click.pass_obj
-def move(app: App, where: str, as_json: bool) -> None:
-    """Bring the registry from its file to an etcd, in a new epoch. The service must not run.
+def move(app: App, where: str, back: bool, lost: bool, as_json: bool) -> None:
+    """Bring the registry from its file to an etcd, or back, in a new epoch.
 
-    The copy is compared with the file, which is put aside. A move that was interrupted is begun again by the same command.
+    The service of a file must not run; those over an etcd end by themselves. The copy is compared with what it was made of, which says from
+    then on where the registry is: no service starts on it. A move that was interrupted is begun again by the same command.
     """
     as_root(app)
-    if in_etcd(app):
-        raise HostRefused("the registry is kept in an etcd already", "backup and restore bring it elsewhere")
-    epoch, count = import_module("netregistry.transfer").move(file_of(app), where)
+    if bool(where) == back:
+        raise click.UsageError("one of --to ADDRESS and --back says where")
+    moving, settings = import_module("netregistry.moving"), app.paths.config
+    if not back and in_etcd(app):
+        raise HostRefused("the registry is kept in an etcd already", "--back brings it to the file; backup and restore bring it elsewhere")
+    if back and not in_etcd(app):
+        raise HostRefused("[registry] store names no etcd to bring the registry back from", f"name the one that keeps it in {settings}")
+    at, act, source = (file_of(app), moving.back, store_of(app)) if back else (where, moving.move, where)
+    epoch, count = act(file_of(app), source, lost)
     if as_json:
-        answer("registry-file", path=where, epoch=epoch)
-    else:
-        say(f"{count} keys are in {where} now, epoch {epoch}")
-        say(f'next: store = "{where}" below [registry] in {app.paths.config}; systemctl start netcommon-registry')
+        answer("registry-file", path=at, epoch=epoch)
+        return
+    say(f"{count} keys are in {at} now, epoch {epoch}")
+    next_step = "no store" if back else f'store = "{where}"'
+    say(f"next: {next_step} below [registry] in {settings}; systemctl start netcommon-registry")
 
 
 @click.command("export")

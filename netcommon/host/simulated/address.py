@@ -6,6 +6,7 @@ import errno
 
 from netcommon.host.api.facts import AF_INET6
 from netcommon.host.rtnetlink.attributes import pack_address, show_address
+from netcommon.host.simulated.events import GONE, MADE
 from netcommon.host.simulated.kernel import Refused
 from runtime.typed import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ def add(kernel: Kernel, asked: Address) -> None:
         raise Refused(errno.EACCES, "IPv6 is disabled on this device")
     kernel.addresses = [other for other in kernel.addresses if other[:4] != address[:4]]
     kernel.addresses.append(address)
+    kernel.tell(MADE, address)
 
 
 def delete(kernel: Kernel, asked: Address) -> None:
@@ -32,6 +34,7 @@ def delete(kernel: Kernel, asked: Address) -> None:
     if len(kept) == len(kernel.addresses):
         raise Refused(errno.EADDRNOTAVAIL)
     kernel.addresses = kept
+    kernel.tell(GONE, address)
 
 
 def _shown(address: Address) -> Address:

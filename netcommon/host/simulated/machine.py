@@ -8,6 +8,7 @@ from netcommon.host.api.requests import (
     SetLink,
 )
 from netcommon.host.linux.rt_tables import BUILT_IN
+from netcommon.host.simulated.events import Telling
 from netcommon.host.simulated.kernel import Kernel
 from netcommon.host.simulated.local import SimulatedDaemons, SimulatedFiles
 from netcommon.host.simulated.nft import RulesAsValues, Ruleset
@@ -30,16 +31,18 @@ class Machine:
 
     ``requests`` holds each request that was tried, in order, ``changes`` those that succeeded; ``reads`` counts questions of views.
     ``fail`` is asked before each request and may answer in the host's place; ``busy`` makes every view raise TryAgain.
+    ``tell``: who hears of what happens.
     """
 
     def __init__(self, tables: Mapping[str, int] | None = None, boot: str = "simulated-boot", netns: int = 1) -> None:
-        self.kernel = Kernel()
+        self.tell = Telling()
+        self.kernel = Kernel(self.tell)
         self.switch = Switch(self.kernel)
-        self.openflow = Tables(self.switch)
+        self.openflow = Tables(self.switch, self.tell)
         self.wire = Wire(self.kernel)
         self.files, self.daemons = SimulatedFiles(), SimulatedDaemons()
         self.services: dict[str, Service] = {"procfs": self.kernel.settings, "ovsdb": self.switch, "packet": self.wire}
-        self.nftables = Ruleset(self.kernel.named)
+        self.nftables = Ruleset(self.kernel.named, self.tell)
         self.services["openflow"] = self.openflow
         self.services["nftables"] = self.nftables
         self.services["nft text"] = RulesAsValues(self.nftables)
@@ -96,7 +99,7 @@ class Machine:
         self.holders.pop(name, None)
         link = self.kernel.named(name)
         if link is not None and name in self.persistent:
-            self.kernel.links[link.index] = link._replace(holders=0)
+            self.kernel.note(link._replace(holders=0))
         else:
             self.remove_link(name)
 
@@ -112,8 +115,7 @@ class Machine:
 
     def add_ovs_port(self, bridge: str, name: str) -> None:
         """A port of somebody else's, without our mark."""
-        self.switch.insert(OvsPort(name, bridge))
-        self.switch.look()
+        self.switch.put(OvsPort(name, bridge))
 
     def remove_link(self, name: str) -> None:
         """The device goes."""

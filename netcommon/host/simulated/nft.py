@@ -10,6 +10,8 @@ from netcommon.host.api.requests import NftChange
 from netcommon.host.nftables.client import refused
 from netcommon.host.nftables.profile_table import COMMENT, HOOKS, MADE, MEMBERS, fingerprint_of, layouts
 from netcommon.host.rtnetlink.socket import Reply
+from netcommon.host.simulated.events import ALTERED, GONE
+from netcommon.host.simulated.events import MADE as NEW
 from netcommon.host.simulated.kernel import Refused
 from runtime.typed import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from netcommon.host.api.host import Answer
     from netcommon.host.api.nftables import NftElement, Step
     from netcommon.host.api.requests import LoadRules
+    from netcommon.host.simulated.events import Telling, Thing
 
 Place = tuple[int, str]
 
@@ -82,11 +85,12 @@ class Ruleset:
     goes with it. What rules say is not understood: neither that they need a set or a chain, nor what they count.
     """
 
-    def __init__(self, device: Callable[[str], object]) -> None:
+    def __init__(self, device: Callable[[str], object], tell: Telling) -> None:
         self.there = True
         self.by_name = False
         self.tables: dict[Place, Table] = {}
-        self._device = device
+        self._device, self._tell = device, tell
+        self._done: list[tuple[str, Thing]] = []  #: by the transaction that is at work: told when it is through
 
     def execute(self, request: NftChange) -> Answer:
         """See netcommon.host.nftables.client."""
@@ -94,12 +98,15 @@ class Ruleset:
             return refused(request, Reply(errno.EOPNOTSUPP))
         self.look()
         before = {place: table.copy() for place, table in self.tables.items()}
+        self._done.clear()
         try:
             for step in request.steps:
                 self._do(step)
         except Refused as problem:
             self.tables = before
             return refused(request, Reply(problem.number, problem.text), whole=False)
+        for how, thing in self._done:
+            self._tell(how, thing)
         return DONE
 
     def everything(self) -> list[object]:
@@ -113,7 +120,9 @@ class Ruleset:
 
     def flush(self) -> None:
         """What ``nft flush ruleset`` does."""
-        self.tables.clear()
+        for place in list(self.tables):
+            for thing in _within(self.tables.pop(place)):
+                self._tell(GONE, thing)
 
     def look(self) -> None:
         """A base chain of netdev goes with its device."""
@@ -137,7 +146,7 @@ class Ruleset:
             table = self._at(step.chain.family, step.chain.table)
             if step.chain.name not in table.chains:
                 raise Refused(errno.ENOENT)
-            table.rules[step.chain.name] = []
+            self._clear(table, step.chain.name)
         elif isinstance(step, Put):
             self._put(step.thing)
         else:
@@ -151,7 +160,9 @@ class Ruleset:
 
     def _put(self, thing: NftTable | NftChain | NftRule | NftSet | NftElement) -> None:
         if isinstance(thing, NftTable):
-            self.tables.setdefault((thing.family, thing.name), Table(thing))
+            if (thing.family, thing.name) not in self.tables:
+                self.tables[thing.family, thing.name] = Table(thing)
+                self._done.append((NEW, thing))
             return
         table = self._at(thing.family, thing.table)
         if isinstance(thing, NftChain):
@@ -162,17 +173,22 @@ class Ruleset:
                 raise Refused(errno.EOPNOTSUPP)
             if thing.hook != NO_HOOK and there[3:6] != thing[3:6]:
                 raise Refused(errno.EEXIST)
+            self._done.append((ALTERED, there))
         elif isinstance(thing, NftRule):
             if thing.chain not in table.chains:
                 raise Refused(errno.ENOENT)
             table.rules.setdefault(thing.chain, []).append(thing)
+            self._done.append((NEW, thing))
         elif isinstance(thing, NftSet):
+            if thing.name not in table.sets:
+                self._done.append((NEW, thing))
             if table.sets.setdefault(thing.name, thing) != thing:
                 raise Refused(errno.EEXIST)
         else:
             held = table.at(thing)
             if held is None:
                 held = table.elements[thing.set, thing.key] = thing
+                self._done.append((NEW, thing))
             if (held.key, held.end, held.value) != (thing.key, thing.end, thing.value):
                 raise Refused(errno.EEXIST)
             if thing.end and table.at(thing._replace(key=thing.end)) is not held:
@@ -180,18 +196,31 @@ class Ruleset:
 
     def _drop(self, thing: NftTable | NftChain | NftElement) -> None:
         if isinstance(thing, NftTable):
-            self.tables.pop((thing.family, thing.name), None)
+            gone = self.tables.pop((thing.family, thing.name), None)
+            self._done += [(GONE, each) for each in _within(gone)] if gone is not None else []
             return
         table = self.tables.get((thing.family, thing.table))
         if table is None:
             return
         if isinstance(thing, NftChain):
-            table.chains.pop(thing.name, None)
-            table.rules.pop(thing.name, None)
+            self._clear(table, thing.name)
+            chain = table.chains.pop(thing.name, None)
+            if chain is not None:
+                self._done.append((GONE, chain))
         elif thing.set in table.sets:
             held = table.at(thing)
             if held is not None:
                 del table.elements[held.set, held.key]
+                self._done.append((GONE, held))
+
+    def _clear(self, table: Table, chain: str) -> None:
+        self._done += [(GONE, rule) for rule in table.rules.pop(chain, [])]
+
+
+def _within(table: Table) -> list[NftRule | NftSet | NftChain | NftTable]:
+    """List what the kernel tells of when a table goes with all that is in it: elements go with their set."""
+    rules = [rule for rules in table.rules.values() for rule in rules]
+    return [*rules, *table.sets.values(), *table.chains.values(), table.table]
 
 
 class RulesAsValues:

@@ -7,6 +7,7 @@ import errno
 from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK, Flow
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.requests import PutFlows
+from netcommon.host.simulated.events import GONE, MADE
 from runtime.errors import SettingsInvalid, TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -15,16 +16,17 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.datapath import OvsForwarding
     from netcommon.host.api.requests import DeleteFlows
+    from netcommon.host.simulated.events import Telling
     from netcommon.host.simulated.ovs import Switch
 
 
 class Tables:
     """The flows of all bridges. They are ovs-vswitchd's, and go with it."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: Switch, tell: Telling) -> None:
         self.all: list[Flow] = []
         self.forwarding: dict[str, OvsForwarding] = {}  #: of bridges that are not as new ones are
-        self._switch = switch
+        self._switch, self._tell = switch, tell
 
     def flows(self, bridge: str, cookie: int = 0) -> list[Flow]:
         """See View. Raises TryAgain."""
@@ -68,10 +70,28 @@ class Tables:
         port = self._switch.real(request.port) if isinstance(request, PutFlows) else None
         if isinstance(request, PutFlows) and (port is None or port.bridge != request.bridge or port.ofport < 1):
             return Answer(errno.EIO, f"flows of {request.port} on {request.bridge}: unknown port")
-        self.all = [flow for flow in self.all if (flow.bridge, flow.cookie) != (request.bridge, request.cookie)]
-        if isinstance(request, PutFlows) and port is not None:
-            self.all += [Flow(request.bridge, request.cookie, port.ofport, text) for text in request.flows]
+        made = (
+            [Flow(request.bridge, request.cookie, port.ofport, text) for text in request.flows]
+            if isinstance(request, PutFlows) and port
+            else []
+        )
+        for flow in [flow for flow in self.all if (flow.bridge, flow.cookie) == (request.bridge, request.cookie)]:
+            self.all.remove(flow)
+            self._tell(GONE, flow)
+        for flow in made:
+            self.add(flow)
         return DONE
+
+    def add(self, flow: Flow) -> None:
+        """Add a flow of whoever."""
+        self.all.append(flow)
+        self._tell(MADE, flow)
+
+    def sweep(self, bridge: str) -> None:
+        """Delete all flows of a bridge, as ``ovs-ofctl del-flows`` does."""
+        for flow in [flow for flow in self.all if flow.bridge == bridge]:
+            self.all.remove(flow)
+            self._tell(GONE, flow)
 
     def restart(self) -> None:
         """ovs-vswitchd ends and starts again: no flow is left, and the ports get new numbers."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 
-from netcommon.host.api.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsPort, OvsShaper
+from netcommon.host.api.facts import OVS_MARK, STOPPED, Link, OvsBridge, OvsPort, OvsShaper, Qdisc
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.requests import PutOvsPort, ReleaseOvsPort, TakeOvsPort
 from netcommon.host.ovs.rows import Fake, inside, shown
 from netcommon.host.ovs.transaction import OURS
+from netcommon.host.simulated.events import ALTERED, GONE, MADE, OvsRow
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -49,8 +50,16 @@ class Switch:
     def _none(self) -> Answer:
         return Answer(errno.EAGAIN, STOPPED) if self.away else Answer(errno.ENOENT, "there is no Open vSwitch on this node")
 
+    def _row(self, how: str, table: str, name: str, fake_bridge: bool = False) -> None:
+        self._kernel.tell(how, OvsRow(table, name, fake_bridge))
+
     def add_bridge(self, name: str, system: bool) -> None:
         self.condition = self.condition._replace(there=True)
+        if name not in self.bridges:
+            self._row(MADE, "Bridge", name)
+            self._row(MADE, "Port", name)
+            self._row(MADE, "Interface", name)
+            self._row(ALTERED, "Interface", name)  # its number
         self.bridges[name] = system
         if system and self._kernel.named(SYSTEM) is None:
             self._kernel.add(Link(0, SYSTEM, kind="openvswitch"))
@@ -59,9 +68,26 @@ class Switch:
         """As ovs-vsctl add-br with a parent; its device is vswitchd's own."""
         self._count += 1
         self.fakes.append(Fake(name, parent, tag, _row(self._count)))
+        self._row(MADE, "Port", name, fake_bridge=True)
+        self._row(MADE, "Interface", name)
+        self._row(ALTERED, "Interface", name)
         if self._kernel.named(name) is None:
             system = self.bridges[parent]
             self._kernel.add(Link(0, name, "openvswitch" if system else "tun", holders=-1 if system else 1))
+
+    def retag(self, name: str, tag: int) -> None:
+        """Give a fake bridge another VLAN, as its administrator does."""
+        self.fakes = [fake._replace(tag=tag) if fake.name == name else fake for fake in self.fakes]
+        self._row(ALTERED, "Port", name, fake_bridge=True)
+
+    def control(self, bridge: str) -> None:
+        """Give a bridge a controller, as its administrator does."""
+        self.controlled.add(bridge)
+        self._row(ALTERED, "Bridge", bridge)
+
+    def amend(self, port: OvsPort) -> None:
+        """Change the rows of a port that is there, as its administrator does."""
+        self._put(port)
 
     def switch(self, name: str) -> OvsBridge | None:
         """See View.ovs_switch."""
@@ -85,9 +111,35 @@ class Switch:
 
     def renumber(self) -> None:
         """vswitchd starts anew, and numbers its ports in another order."""
-        for name, port in reversed(list(self._ports.items())):
+        for port in reversed(list(self._ports.values())):
             self._count += 1
-            self._ports[name] = port._replace(ofport=self._count) if port.ofport > 0 else port
+            self._put(port._replace(ofport=self._count) if port.ofport > 0 else port)
+
+    def _put(self, port: OvsPort) -> OvsPort:
+        """The rows of a port are so now."""
+        before = self._ports.get(port.name)
+        self._ports[port.name] = port
+        if before is None:
+            self._row(MADE, "Port", port.name)
+            self._row(MADE, "Interface", port.name)
+        elif before != port:
+            self._row(ALTERED, "Port", port.name)
+        self._limit(before, port)
+        return port
+
+    def _limit(self, before: OvsPort | None, port: OvsPort) -> None:
+        """vswitchd puts the limits of a port on its device, as qdiscs of its own, each made anew where one of them is another."""
+        index = self._kernel.index_of(port.name)
+        if not index or not self.condition.switch:
+            return
+        for kind, was, wanted in (
+            ("ingress", (before.policing, before.burst) if before else (0, 0), (port.policing, port.burst)),
+            ("htb", (before.shaping,) if before else (0,), (port.shaping,)),
+        ):
+            if was != wanted and was[0]:
+                self._kernel.tell(GONE, Qdisc(index, kind, 0))
+            if was != wanted and wanted[0]:
+                self._kernel.tell(MADE, Qdisc(index, kind, 0, wanted[0]))
 
     def has_bridge(self, name: str) -> bool:
         """Whether it is there, as a real one or a fake one."""
@@ -112,7 +164,7 @@ class Switch:
             ofport=0,
             row=_row(self._count),
         )
-        self._ports[port.name] = made
+        self._put(made)
         self._shape(port)
         return made
 
@@ -125,7 +177,7 @@ class Switch:
         """A transaction: new VLANs for a port that is there, and whose rows stay."""
         ids = {key: value for key, value in before.external_ids if not key.startswith(OURS)} | dict(port.external_ids)
         interface_ids = dict(before.interface_ids) | dict(port.interface_ids)
-        self._ports[port.name] = before._replace(
+        changed = before._replace(
             tag=port.tag,
             trunks=tuple(sorted(port.trunks)),
             vlan_mode=port.vlan_mode,
@@ -135,13 +187,17 @@ class Switch:
             burst=port.burst,
             shaping=port.shaping,
         )
+        self._put(changed)
         self._shape(port)
 
     def remove(self, name: str) -> None:
         port = self._ports.pop(name, None)
         link = self._kernel.named(name)
         if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
-            self._kernel.links[link.index] = link._replace(master=0, port_kind="")
+            self._kernel.put(link._replace(master=0, port_kind=""))
+        if port is not None:
+            self._row(GONE, "Port", name)
+            self._row(GONE, "Interface", name)
 
     def execute(self, request: OvsChange) -> Answer:
         """Carries it out."""
@@ -185,7 +241,7 @@ class Switch:
         if port is None or port.bridge != request.bridge or port.owner not in ("", request.owner):
             return Answer(errno.ENOENT, f"OVS port {request.name}: {request.bridge} has none without a mark")
         ids = dict(port.external_ids) | {OVS_MARK: request.owner}
-        self._ports[request.name] = self._ports[request.name]._replace(external_ids=tuple(sorted(ids.items())))
+        self._put(self._ports[request.name]._replace(external_ids=tuple(sorted(ids.items()))))
         return DONE
 
     def release(self, request: ReleaseOvsPort) -> Answer:
@@ -199,7 +255,7 @@ class Switch:
         port = self._ports.get(made.name)
         if port is None or port.owner != made.owner or port.bridge != (fake.parent if fake else made.bridge):
             return Answer(errno.ENOENT, f"OVS port {made.name}: there is none of this NIC")
-        self._ports[made.name] = port._replace(
+        given_back = port._replace(
             tag=fake.tag if fake else found.tag,
             trunks=tuple(sorted(found.trunks)),
             vlan_mode=found.vlan_mode,
@@ -209,6 +265,7 @@ class Switch:
             burst=0,
             shaping=0,
         )
+        self._put(given_back)
         self.shapers = [each for each in self.shapers if each != OvsShaper(made.name, made.owner)]
         return DONE
 
@@ -231,8 +288,8 @@ class Switch:
         """vswitchd compares its ports with the devices there are, as it does at each event."""
         if not (self.condition.there and self.condition.switch):
             return
-        for name, port in self._ports.items():
-            self._ports[name] = self._opened(port)
+        for port in list(self._ports.values()):
+            self._put(self._opened(port))
 
     def _opened(self, port: OvsPort) -> OvsPort:
         if port.ofport > 0 and not self.bridges[port.bridge]:
@@ -246,7 +303,7 @@ class Switch:
         if self.bridges[port.bridge] and not link.master:
             system = self._kernel.named(SYSTEM)
             if system is not None:
-                self._kernel.links[link.index] = link._replace(master=system.index, port_kind="openvswitch")
+                self._kernel.put(link._replace(master=system.index, port_kind="openvswitch"))
         return port._replace(error="", ofport=port.ofport if port.ofport > 0 else self._count)
 
 

@@ -7,6 +7,7 @@ import errno
 from netcommon.host.api.facts import LEARNED, LOCAL, FdbEntry, Port
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.requests import AddFdb, FlushPort, SetPort
+from netcommon.host.simulated.events import GONE, MADE
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
 
     from netcommon.host.api.facts import BridgeVlan, Link
     from netcommon.host.api.requests import PortChange
+    from netcommon.host.simulated.events import Telling
 
     class Links(Protocol):
         """The part of the kernel (netcommon.host.simulated.kernel) that tells of devices."""
 
         links: dict[int, Link]
         vlans: dict[int, dict[int, BridgeVlan]]
+        tell: Telling
 
         def ports(self, bridge: int) -> list[Link]: ...
+        def tell_port(self, index: int) -> None: ...
 
 
 class BridgePorts:
@@ -35,7 +39,8 @@ class BridgePorts:
     def forget(self, index: int) -> None:
         """The device is no port any more."""
         self.flags.pop(index, None)
-        self.entries = {key: entry for key, entry in self.entries.items() if entry.index != index}
+        for key in [key for key, entry in self.entries.items() if entry.index == index]:
+            self._kernel.tell(GONE, self.entries.pop(key))
 
     def port(self, index: int) -> Port | None:
         return self.flags.get(index, Port()) if self._bridge(index) else None
@@ -61,6 +66,7 @@ class BridgePorts:
             return Answer(errno.EOPNOTSUPP)
         if isinstance(request, SetPort):
             self.flags[index] = self.flags.get(index, Port())._replace(**{request.flag: request.value})
+            self._kernel.tell_port(index)
             if request.flag == "learning" and not request.value:
                 self._forget_learned(index)
             return DONE
@@ -72,11 +78,13 @@ class BridgePorts:
             return Answer(errno.EINVAL)
         vids = [request.vid] if request.vid else [0, *vlans]
         if isinstance(request, AddFdb):
-            self.entries |= {(bridge, vid, mac): FdbEntry(mac, index, vid, sticky=True) for vid in vids}
+            for vid in vids:
+                self.entries[bridge, vid, mac] = FdbEntry(mac, index, vid, sticky=True)
+                self._kernel.tell(MADE, self.entries[bridge, vid, mac])
             return DONE
         found = [(bridge, vid, mac) for vid in vids if (entry := self.entries.get((bridge, vid, mac))) and entry.index == index]
         for key in found:
-            del self.entries[key]
+            self._kernel.tell(GONE, self.entries.pop(key))
         return DONE if found else Answer(errno.ENOENT)
 
     def _forget_learned(self, index: int) -> None:

@@ -42,12 +42,19 @@ TREES = (("net/ipv4/conf", IPV4), ("net/ipv6/conf", IPV6))
 IP_FORWARD = "net/ipv4/ip_forward"
 LARGEST = 2**31
 
+#: What the kernel tells of when it changes (RTM_NEWNETCONF); and what the kernel acts upon at once.
+TOLD = tuple(f"net/{key}" for key in ("ipv4/conf/forwarding", "ipv4/conf/rp_filter", "ipv4/conf/proxy_arp", "ipv6/conf/forwarding"))
+ACTED_UPON = (*TOLD, "net/ipv6/conf/proxy_ndp", "net/ipv6/conf/disable_ipv6")
+
 
 class Settings:
-    """Values by path. ``index_of``: the index of the device that has a name now, 0 if none has."""
+    """Values by path. ``index_of``: the index of the device that has a name now, 0 if none has.
 
-    def __init__(self, index_of: Callable[[str], int]) -> None:
-        self._index_of = index_of
+    ``changed`` is called with the index of a device and the key of a setting of it that is another now, where the kernel takes notice.
+    """
+
+    def __init__(self, index_of: Callable[[str], int], changed: Callable[[int, str], None]) -> None:
+        self._index_of, self._changed = index_of, changed
         self._values = {IP_FORWARD: "0"}
         self._set: set[str] = set()  #: written since the device was made
         for group in ("all", "default"):
@@ -97,10 +104,17 @@ class Settings:
             if not text.lstrip("-").isdigit() or not -LARGEST <= int(text) < LARGEST:
                 return Answer(errno.EINVAL, f"/proc/sys/{path}: Invalid argument")
             text = str(int(text))
-        self._values[path] = text
+        before, self._values[path] = self._values[path], text
         self._set.add(path)
+        if before != text:
+            self._tell(path)
         self._follow(path, text)
         return DONE
+
+    def _tell(self, path: str) -> None:
+        tree, device, key = path.rsplit("/", 2)
+        if f"{tree}/{key}" in ACTED_UPON and (place := self._index_of(device)):
+            self._changed(place, key)
 
     def _follow(self, path: str, value: str) -> None:
         if path in (IP_FORWARD, "net/ipv4/conf/all/forwarding"):
@@ -116,6 +130,8 @@ class Settings:
                     self._values[other] = value
 
     def _everywhere(self, tree: str, key: str, value: str) -> None:
-        for path in self._values:
+        for path, before in self._values.items():
             if path.startswith(tree + "/") and path.endswith("/" + key):
                 self._values[path] = value
+                if before != value or tree == "net/ipv4/conf":
+                    self._tell(path)

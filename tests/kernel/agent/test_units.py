@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.errors import TEMPORARY
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import COMMAND, agent, watched
 from tests.support.bootstrap import ROOT
@@ -85,6 +86,13 @@ def test_what_a_daemon_is_exposed_to(units: list[Path], name: str) -> None:
 def test_each_capability_has_its_reason() -> None:
     comment = " ".join(line for line in AGENT.read_text().splitlines() if line.startswith("#   CAP_"))
     assert re.findall(r"CAP_[A-Z_]+", comment) == capabilities()
+
+
+def test_the_registry_starts_once_the_network_is_there() -> None:
+    """Over an etcd, or with an address to listen on, it would begin by failing at each boot; and what passes does not end it for good."""
+    found = settings(UNITS / "netcommon-registry.service")
+    assert found["Wants"] == found["After"] == ["network-online.target"]
+    assert found["Restart"] == ["always"] and str(TEMPORARY) not in found["RestartPreventExitStatus"]
 
 
 def test_what_outlives_the_agent() -> None:

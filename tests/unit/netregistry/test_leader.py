@@ -84,6 +84,20 @@ def test_a_turn_of_the_leader_is_short_however_much_is_due(registry: Registry) -
     assert len(registry.local.view.all("gone")) == 100
 
 
+def test_nodes_are_waited_for_where_nobody_could_keep_their_leases(registry: Registry) -> None:
+    """And no longer, also where nothing else happens, or the clock is set back meanwhile."""
+    who = Identity("node", "00000000-0000-4000-8000-000000000000", "unix")
+    registry.do("node.join", "", {"uuid": who.name, "name": "node1"}, who)
+    registry.local.leader.wait(15.0)
+    registry.passes(14)
+    assert not registry.local.view.all("gone")
+    registry.passes(2)
+    assert len(registry.local.view.all("gone")) == 1
+    registry.local.leader.wait(15.0)
+    registry.time -= 86400.0
+    assert not registry.local.leader._waits()
+
+
 def test_two_leaders_do_it_once(registry: Registry) -> None:
     nic = registry.nic()
     registry.do("nic.delete", nic.uuid)

@@ -160,17 +160,96 @@ def test_the_policy_goes_when_setup_is_ended(policy: Path) -> None:
 
 
 def test_guest_script_keeps_arguments_apart(tmp_path: Path) -> None:
-    text = vm.guest_script(tmp_path, "vm and not slow", ["-k", "a b; reboot"], {"NETCOMMON_TESTS_FULL": "1"})
+    text = vm.guest_script(tmp_path, "vm and not slow", ["tests/vm/test_a.py"], ["-k", "a b; reboot"], {"NETCOMMON_TESTS_FULL": "1"})
     assert "-m 'vm and not slow'" in text
-    assert "-k 'a b; reboot'" in text
+    assert "tests/vm/test_a.py -k 'a b; reboot'" in text
     assert "NETCOMMON_TESTS_FULL=1" in text
+    assert f"cache=loose,msize=524288 {vm.USR} " in text
+
+
+COLLECTED = """tests/vm/test_a.py::test_one[a b::c]
+tests/vm/test_a.py::test_two
+tests/contract/test_b.py::TestIt::test_three
+
+3/9 tests collected (6 deselected) in 0.1s
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "extra", "expected"),
+    [
+        (0, [], ["tests/vm/test_a.py", "tests/contract/test_b.py"]),
+        (0, ["-k", "one"], ["tests/vm/test_a.py", "tests/contract/test_b.py"]),
+        (2, [], list(vm.WITH_CASES)),  # the machine's pytest meets the same error, and the lane fails
+        (5, [], list(vm.WITH_CASES)),  # nothing is selected there either
+        (0, ["tests/vm/test_vrf.py::test_a"], []),
+    ],
+)
+def test_the_machine_imports_what_has_tests_for_it(
+    status: int, extra: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[str]] = []
+
+    def run(argv: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        begun.append(argv)
+        return subprocess.CompletedProcess(argv, status if "pytest" in argv else 0, COLLECTED if "pytest" in argv else "")
+
+    monkeypatch.setattr(vm.subprocess, "run", run)
+    assert vm.files("vm", extra, {}) == expected
+    assert [word for word in begun[-1] if word in extra] == (extra if len(begun) > 1 else [])
 
 
 def test_the_longest_files_go_first() -> None:
-    files = [str(path.relative_to(bootstrap.ROOT)) for path in (bootstrap.ROOT / "tests/fault").glob("test_*.py")]
+    tests = bootstrap.ROOT / "tests"
+    files = [str(path.relative_to(bootstrap.ROOT)) for folder in ("fault", "unit") for path in (tests / folder).rglob("test_*.py")]
     found = lanes.longest_first(files)
-    assert found[: len(lanes.LONGEST)] == [f"tests/fault/test_{name}.py" for name in lanes.LONGEST]
     assert sorted(found) == sorted(files)
+    for longest in lanes.LONGEST:  # each is there, before all others
+        assert found[0].startswith(longest)
+        while found[0].startswith(longest):
+            del found[0]
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (list(lanes.LANES), [["fault", "warm"], ["vm"]]),
+        (["unit", "vm"], [["vm"]]),
+        (["fault", "vm"], [["fault"], ["vm"]]),
+        (["unit", "warm"], [["warm"]]),
+        (["warm", "fault"], []),
+        (["vm"], []),
+        (["vm", "vm"], []),
+        (["unit", "kernel"], []),
+    ],
+)
+def test_which_lanes_run_beside_the_others(chosen: list[str], expected: list[list[str]]) -> None:
+    assert lanes.processes(chosen) == expected
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_lanes_beside_the_others_say_what_became_of_each(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of one process come the results of all its lanes; what it did not say has failed. That no lane was named goes with it."""
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(lanes.bootstrap, "cache", lambda: tmp_path)
+    begun: list[list[str]] = []
+
+    def begin(argv: list[str], **_streams: object) -> SimpleNamespace:
+        begun.append(argv)
+        Path(argv[argv.index("--results") + 1]).write_text('{"fault": [[3, 1], 2.5]}')
+        return SimpleNamespace(wait=lambda: 0)
+
+    monkeypatch.setattr(lanes.subprocess, "Popen", begin)
+    results: dict[str, tuple[lanes.Result, float]] = {}
+    with lanes.beside([["fault", "warm"]], ["--full", "--lane", "unit"], results, named):
+        pass
+    assert results == {"fault": (lanes.Result(3, 1), 2.5), "warm": (lanes.Result(0, 1), 0.0)}
+    assert begun[0][3:] == [*([] if named else ["--unnamed"]), "--lane", "fault", "--lane", "warm", "--full"]
+    assert list((tmp_path / "results").iterdir()) == []
+    assert "fault and warm" in capsys.readouterr().out
 
 
 def test_an_environment_that_is_a_link_is_not_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

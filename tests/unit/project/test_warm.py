@@ -123,7 +123,9 @@ def test_else_a_part_of_them(ran: Ran, full: bool) -> None:
     assert (ran.options.environment["NETCOMMON_TESTS_WARM"], ran.options.environment["NETCOMMON_TESTS_FULL"]) == ("1", "0")
 
 
-@pytest.mark.parametrize(("arguments", "named"), [([], False), (["--full"], False), (["--lane", "warm"], True)])
+@pytest.mark.parametrize(
+    ("arguments", "named"), [([], False), (["--full"], False), (["--lane", "warm"], True), (["--lane", "warm", "--unnamed"], False)]
+)
 def test_named_is_what_was_named(monkeypatch: pytest.MonkeyPatch, arguments: list[str], named: bool) -> None:
     seen: list[lanes.Options] = []
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from netcommon.options.model import DEFAULTS, Options
 from netcommon.options.schema import OPTIONS, Option
 from netcommon.options.sources import given, options_of
+from netcommon.options.types import Service, Text
 from netcommon.plan.planner import effects, plan
 from netcommon.settings.model import Settings
 from netcommon.settings.parse import read
@@ -277,11 +278,40 @@ def gives(tag: str, one: Nic) -> bool:
         return False
 
 
-def test_many_long_tags() -> None:
+def reads(kind: type, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Begin to note each value of ``kind`` that is read."""
+    noted: list[object] = []
+    before = kind.read  # type: ignore[attr-defined]
+
+    def reading(one: object, value: object) -> object:
+        noted.append(value)
+        return before(one, value)
+
+    monkeypatch.setattr(kind, "read", reading)
+    return noted
+
+
+def test_many_long_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as Ganeti allows, each as long as it allows: as quick as reading them."""
+    noted = reads(Text, monkeypatch)
     tags = [f"netcommon:{number}:flows:{'x' * 60}" for number in range(4096)]
     assert options_of(nic(" ".join(tags), index=4095), Settings()).flows == ("x" * 60,)
+    assert len(noted) <= 2 * 4096
+    noted.clear()
     assert len(options_of(nic(network_tags=" ".join(f"netcommon:flows:x{number}" for number in range(4096))), Settings()).flows) == 4096
+    assert len(noted) <= 2 * 4096
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (1, 9), (7, 3), (3000, 1000)])
+def test_the_first_of_many_tags_that_does_not_fit_is_named(before: int, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are taken in the order of their text; "none" goes with no service."""
+    noted = reads(Service, monkeypatch)
+    tags = [f"netcommon:0:node_access:tcp/{number + 1}" for number in range(before)]
+    tags += [f"netcommon:z:node_access:udp/{number + 1}" for number in range(after)]
+    with pytest.raises(NicInvalid) as refused:
+        options_of(nic(" ".join([*reversed(tags), "netcommon:z:node_access:none"]), index=0, name="z"), Settings())
+    assert f"{refused.value}".startswith("TAGS='netcommon:z:node_access:none': ")
+    assert len(noted) <= 20 * (before + after)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
+from netregistry.pages.front import Pages
 from tests.support.pages import page
 from tests.support.registry import NODES
 from tests.support.service import SECONDS
@@ -24,12 +26,25 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 ROLES = {"reader": ("bob", 200), "operator": ("ann", 200), "node": (NODES[0], 403), "importer": ("gnt.example.com", 403)}
 
 
+@pytest.fixture(scope="module")
+def paths(registry: Secured) -> list[str]:
+    """Give every page that there is, by what is routed."""
+    application = web.Application()
+    Pages(registry.local.service).add_to(application)
+    found = {str(route.resource.canonical) for route in application.router.routes() if route.resource is not None}
+    return sorted(path.format(uuid=NODES[0], name="pages.js") for path in found)
+
+
 @pytest.mark.parametrize("role", ROLES)
-def test_who_may_look(registry: Secured, role: str) -> None:
+def test_who_may_look(registry: Secured, paths: list[str], role: str) -> None:
     name, status = ROLES[role]
     shown = registry.shown(registry.join(role, name))
-    for path in ("/", "/nics", "/find?text=a", "/static/pages.js", *(["/live?about=all"] if status == 403 else [])):
-        assert registry.say("GET", path, None, shown, Accept="text/html").status == status
+    assert {"/", "/nics", f"/nodes/{NODES[0]}/history", "/live", "/static/pages.js"} < set(paths)
+    for path in paths:
+        if status == 403:
+            assert registry.say("GET", path, None, shown, Accept="text/html").status == 403, path
+        else:  # a list, or a stream, says what is wrong with the question; of a NIC that is not there, that it is not
+            assert registry.say("GET", path, None, shown, Accept="text/html").status in (200, 400, 404), path
 
 
 def test_who_has_no_certificate_is_told_how_to_get_one(registry: Secured) -> None:

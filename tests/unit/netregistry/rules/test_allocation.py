@@ -137,7 +137,7 @@ def test_after_a_restore_every_live_node_is_waited_for() -> None:
     who = registry.join(0)
     registry.local.sign_on(who, "11111111-0000-4000-8000-000000000000", 1000.0)
     blue = registry.network()
-    registry.store.renew_epoch("second")  # type: ignore[attr-defined]
+    registry.store.note(epoch="second")  # type: ignore[attr-defined]
     registry.local.close()
     registry.local = type(registry.local)(registry.store, lambda: registry.time)
     problem = registry.refused("nic.add", "", {"network": blue, "allocate": ["ipv4"]})

@@ -106,3 +106,40 @@ def test_a_node_is_alive_by_one_commit(world: World, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(SqliteStore, "_transaction", counted)
     world.registry.keep()
     assert world.alive == COUNT and len(begun) == COUNT
+
+
+def test_nodes_are_kept_in_parts_and_whoever_is_late_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine may be asked for each of thousands by itself, and all other requests would wait for that."""
+    asked: list[int] = []
+    keep_all = world.store.keep_all
+    monkeypatch.setattr(world.store, "keep_all", lambda leases: (asked.append(len(leases)), keep_all(leases))[1])
+    for _ in range(50):
+        world.time += 0.3
+        world.registry.tick()
+        world.registry.keep(10, 6.0)
+    assert asked == [COUNT // 10] * 50 and world.alive == COUNT, "15 seconds, each part of which is that of the nodes kept longest ago"
+    world.time += 6.0
+    world.registry.keep(10, 6.0)
+    assert asked[-1] == COUNT
+    world.ticks(12)
+    assert world.alive == COUNT
+
+
+def test_leases_that_have_ended_keep_none_from_being_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new one may take long: those that are alive are kept first, and others have their turn in between."""
+    world.ticks(16)
+    assert world.alive == 0
+    sign_on, turns = world.registry._sign_on, []
+
+    def slowly(who: Identity, incarnation: str) -> None:
+        world.time += 0.2
+        sign_on(who, incarnation)
+
+    monkeypatch.setattr(world.registry, "_sign_on", slowly)
+    while world.alive < COUNT:
+        before = world.alive
+        world.registry.keep(10, 6.0)
+        world.registry.tick()
+        turns.append(world.alive - before)
+        assert 0 < turns[-1] <= 3, "none was lost, and nobody waits for long"
+        assert len(turns) <= COUNT // 2

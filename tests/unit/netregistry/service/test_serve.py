@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from netregistry.service.tls import Listening, listened
 from netregistry.stores.sqlite import SqliteStore
+from runtime.errors import HostRefused, TryAgain
 from tests.support.bootstrap import ROOT
 from tests.support.registry import Registry
 
@@ -42,3 +46,14 @@ def looked_at(folder: Path, nics: int) -> int:
 def test_a_collection_of_garbage_does_not_look_at_the_registry(tmp_path: Path) -> None:
     """With 100,000 NICs it takes most of a second each time, in which nobody is answered."""
     assert looked_at(tmp_path / "large", 1000) - looked_at(tmp_path / "small", 0) < 1000
+
+
+def test_an_address_that_is_not_there_may_come() -> None:
+    """As at a boot, or where it goes from machine to machine: that ended the service for good. A port that somebody has does so still."""
+    with pytest.raises(TryAgain, match="this machine has no such address now"):
+        listened(Listening((("192.0.2.77", 8443),)))
+    (held,) = listened(Listening((("127.0.0.1", 0),)))
+    with held:
+        held.listen()
+        with pytest.raises(HostRefused, match="cannot listen on"):
+            listened(Listening((("127.0.0.1", held.getsockname()[1]),)))

@@ -1,0 +1,196 @@
+"""Move a registry between its file and an etcd, and see to it that it is in one place alone, whatever ends a move.
+
+What is left behind says where the registry is, before that counts there: a file names the etcd, and an etcd the file. So no service that is
+started on either takes it for the registry, also where a move was ended halfway; the same command ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netregistry.stores import files
+from netregistry.stores.etcd import EtcdStore
+from netregistry.stores.etcd_client import Client
+from netregistry.stores.etcd_facts import Facts, begun, facts
+from netregistry.stores.etcd_place import place
+from netregistry.stores.sqlite import SqliteStore
+from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, UNFINISHED, moved_to, removed, synchronise_folder
+from netregistry.transfer import EACH, TOLD, compared, count, filled, said, write_all
+from runtime.errors import HostRefused, TryAgain, escaped
+
+if TYPE_CHECKING:
+    from netregistry.stores.base import Store
+
+LOST = "--lost goes on where what the registry was moved to is lost for good"
+
+
+def move(path: str, where: str, lost: bool = False) -> tuple[str, int]:
+    """Bring the registry in a file to an etcd that holds nothing, in a new epoch; give that, and how many keys it has.
+
+    The file is put aside when the copy is whole and the same. Begun again after an interruption, it does what is left. ``lost``: an etcd to
+    which an earlier move was interrupted is not asked.
+
+    Raises TryAgain where a service has the file open; HostRefused, Damaged, Unavailable.
+    """
+    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+        aside = not os.path.exists(path) and os.path.exists(path + MOVED)
+        at = path + MOVED if aside else path
+        before = moved_to(at)
+        try:
+            source = SqliteStore(at, moved=True)
+        except TryAgain as error:
+            raise TryAgain(f"{error}: stop the service first: systemctl stop netcommon-registry") from None
+        with source:  # nobody else can open it meanwhile
+            name, found = _name(source), facts(client)
+            if found is not None and found.whole and found.source == name:
+                source.note(**{MARK: where})
+            elif aside:
+                raise HostRefused(
+                    f"the registry was moved to {escaped(before, 1000)} before", "netcommon registry move --back brings it back"
+                )
+            else:
+                if found is not None and found.whole:
+                    raise HostRefused(f"{client.place} holds a registry already, of epoch {found.epoch}", "name an etcd that holds nothing")
+                if found is not None and found.moved and found.epoch != source.epoch:
+                    what = f"the registry that {client.place} held was moved to {escaped(found.moved)}, and this is another one"
+                    raise HostRefused(what, "name an etcd that holds nothing")
+                if before and before != where and not lost:
+                    _given_up(before, path)
+                found = _marked(client, source, name, found, where, before)
+        if not aside:
+            _aside(path)
+        return found.epoch, count(EtcdStore.unfinished(client))
+
+
+def _name(source: Store) -> str:
+    """Name the state of a store: its epoch and revision."""
+    return f"{source.epoch}:{source.list('', limit=1).revision}"
+
+
+def _marked(client: Client, source: SqliteStore, name: str, found: Facts | None, where: str, before: str) -> Facts:
+    """Copy a file to an etcd; the file says that it was moved before the etcd says that it is whole. Raises as ``move`` does."""
+    try:
+        return filled(client, source, name, found, lambda: source.note(**{MARK: where}))
+    except HostRefused:
+        source.note(**{MARK: before})  # the etcd has not become the registry, and will not
+        raise
+
+
+def _aside(path: str) -> None:
+    """Rename a file whose content is elsewhere now, so that no service takes it for the registry. Raises HostRefused."""
+    try:
+        for end in reversed(ENDS):  # the file last: without it nothing says that it was moved
+            if os.path.exists(path + end):
+                os.replace(path + end, path + MOVED + end)
+        synchronise_folder(path)
+    except OSError as error:
+        raise HostRefused(f"cannot rename {escaped(path)}, which counts no more: {error.strerror}", "move it away") from None
+
+
+def only_here(path: str, lost: bool) -> None:
+    """See to it, before a copy is put in the place of a file, that no etcd keeps the registry, unless what kept it is ``lost``.
+
+    Raises HostRefused where one does, TryAgain where that is not known.
+    """
+    aside = os.path.exists(path + MOVED)
+    where = moved_to(path + MOVED if aside else path)
+    if lost or not (aside or where):
+        return
+    if not where:
+        raise HostRefused(f"{escaped(path + MOVED)} says that the registry was moved, but not where", LOST)
+    _given_up(where, path)
+
+
+def _given_up(where: str, path: str) -> None:
+    """See to it that an etcd does not become the registry of a file: what an interrupted move may still have under way comes to nothing.
+
+    Raises HostRefused where it is the registry; TryAgain where that is not known.
+    """
+    try:
+        with contextlib.closing(Client(place(where))) as client:
+            found = facts(client)
+            if found is not None and not found.whole and not found.moved:
+                begun(client, found, found)
+    except (TryAgain, HostRefused) as error:
+        raise TryAgain(f"it is not known whether {escaped(where, 1000)} keeps the registry: {error}; {LOST}") from None
+    if found is not None and found.whole:
+        remedy = "[registry] store is to name it, for restore too; netcommon registry move --back brings it back from there"
+        raise HostRefused(f"the registry is in {escaped(where, 1000)}, to which it was moved", remedy)
+    if found is not None and found.moved and found.moved != _own(path):
+        raise HostRefused(f"the registry was moved from {escaped(where, 1000)} to {escaped(found.moved)}", f"restore it there; {LOST}")
+
+
+def still_there(found: Facts | None, where: str, lost: bool) -> None:
+    """Raise HostRefused where the registry of an etcd was moved to a file, unless that is ``lost``: restored in both it would be two."""
+    if found is not None and found.moved and not lost:
+        remedy = f"restore it there, or bring it here again by netcommon registry move --to; {LOST}"
+        raise HostRefused(f"the registry in {escaped(where, 1000)} was moved to {escaped(found.moved)}", remedy)
+
+
+def _own(path: str) -> str:
+    """Name a file of this machine, as an etcd says where its registry has gone."""
+    return f"{os.path.abspath(path)} on {socket.gethostname()}"
+
+
+def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
+    """Bring the registry in an etcd to a file that is not there, in a new epoch; give that, and how many keys it has.
+
+    First the etcd says where its registry goes: services over it end, and none is started on it. Begun again after an interruption, it does
+    what is left. ``lost``: it was moved to another file before, which is lost.
+
+    Raises HostRefused, Damaged, Unavailable.
+    """
+    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+        found = facts(client)
+        if found is None or not (found.whole or found.moved):
+            what = "no registry" if found is None else "a copy that is not finished"
+            raise HostRefused(f"there is {what} in {client.place}", "[registry] store is to name the etcd that keeps it")
+        if found.moved != _own(path):
+            still_there(found, where, lost)
+        there = os.path.exists(path)
+        if there and not (found.moved == _own(path) and _epoch(path) == found.epoch):
+            raise HostRefused(f"{escaped(path)} is there already", "move it away")
+        if found.moved != _own(path):
+            goes = Facts(secrets.token_hex(4), False, found.source, 0, moved=_own(path))
+            said(client, goes, found, clear=False)
+            found = facts(client)
+            if found is None or found[:3] != goes[:3]:
+                raise HostRefused(f"somebody else has begun with {client.place}, too")
+        try:
+            if not there:
+                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _fetched(client, found, f"{path}.new")
+                files.replaced(path, f"{path}.new")
+            elif os.path.exists(path + MOVED):
+                files.set_aside(path)
+        except OSError as error:
+            raise HostRefused(f"cannot make {escaped(path)}: {error.strerror}") from None
+        return found.epoch, count(EtcdStore.unfinished(client))
+
+
+def _epoch(path: str) -> str:
+    """Give the epoch of a file; "" where it cannot be used. Raises TryAgain where a service has it."""
+    try:
+        with SqliteStore(path, moved=True) as store:
+            return store.epoch
+    except TryAgain:
+        raise
+    except HostRefused:
+        return ""
+
+
+def _fetched(client: Client, found: Facts, file: str) -> None:
+    """Copy what an etcd holds, which nobody changes any more, to a new file, and compare it. Raises HostRefused, Unavailable, OSError."""
+    removed(file)
+    source = EtcdStore.unfinished(client)
+    with SqliteStore.create(file, found.epoch, unfinished=True) as target:
+        write_all(source, target)
+        compared(source, target)
+        if facts(client) != found:
+            raise HostRefused(f"somebody else has begun with {client.place}, too")
+        target.note(**{UNFINISHED: ""})

@@ -1,0 +1,156 @@
+"""Run the actions of many nodes in one thread, by a virtual clock: time passes when nothing more is to be done at its moment.
+
+Which node goes first where several have something to do at one moment is drawn from the seed. Within a node actions of one moment run in
+the order in which they were asked for, as netagent.loop does it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from netagent.loop import Action, Timer
+
+BEGIN = 1000.0  #: monotonic seconds at which every run begins
+EPOCH = 1.7e9  #: seconds since the epoch at BEGIN
+
+
+class Scheduler:
+    """The one clock, and what is to be done by it. ``settle`` is called after each action."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = BEGIN
+        self.chance = Random(seed)
+        self.settle: Callable[[], None] = lambda: None
+        self.steps = 0  #: actions that were run
+        self._turns: list[tuple[float, float, int, NodeLoop]] = []  #: one for each action that waits: whose turn it is
+        self._order = count()
+        self._descriptors = count(1)
+
+    def loop(self) -> NodeLoop:
+        """Make the loop of one node."""
+        return NodeLoop(self)
+
+    def descriptor(self) -> int:
+        """Give a number that no file has, for something that can be watched."""
+        return -1 - next(self._descriptors)
+
+    def turn(self, when: float, loop: NodeLoop) -> None:
+        """Let a node have a turn."""
+        heappush(self._turns, (max(when, self.now), self.chance.random(), next(self._order), loop))
+
+    def until(self, when: float) -> None:
+        """Do all that is due by then; then it is that time."""
+        self.settle()  # what was done from outside is seen
+        while self._turns and self._turns[0][0] <= when:
+            self.now, _tie, _order, loop = heappop(self._turns)
+            if loop.step():
+                self.steps += 1
+                self.settle()
+        self.now = max(self.now, when)
+
+    def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        self.until(self.now + seconds)
+
+
+class NodeLoop:
+    """The loop of one node: a netagent.loop.Scheduler.
+
+    Work is done at once, and takes no time but what it sleeps: ``behind`` says by how much its clock is then ahead of the others'.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.failed: Callable[[Exception], None] = _raised
+        self.behind = 0.0
+        self._queue: list[tuple[float, int, Timer]] = []
+        self._order = count()
+        self._watched: dict[int, Action] = {}
+        self._readable: set[int] = set()
+        self.closed = False
+
+    # -- the node's clock
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self.scheduler.now + self.behind
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return EPOCH - BEGIN + self.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for what is being done; the other nodes go on meanwhile."""
+        self.behind += max(seconds, 0.0)
+
+    def cpu(self) -> float:
+        """No work costs anything: nothing depends on how fast this machine is."""
+        return 0.0
+
+    # -- netagent.loop.Scheduler
+
+    def begin(self, _clock: Callable[[], float], failed: Callable[[Exception], None]) -> NodeLoop:
+        """Be the loop of an agent: see netagent.surroundings."""
+        self.failed = failed
+        return self
+
+    def watch(self, descriptor: int, ready: Action) -> None:
+        self._watched[descriptor] = ready
+
+    def forget(self, descriptor: int) -> None:
+        self._watched.pop(descriptor, None)
+
+    def readable(self, descriptor: int) -> None:
+        """There is something to read of ``descriptor``."""
+        if descriptor in self._watched and descriptor not in self._readable:
+            self._readable.add(descriptor)
+            self.at(self.scheduler.now, lambda: self._read(descriptor))
+
+    def _read(self, descriptor: int) -> None:
+        self._readable.discard(descriptor)
+        ready = self._watched.get(descriptor)
+        if ready is not None:
+            ready()
+
+    def at(self, when: float, action: Action) -> Timer:
+        timer = Timer(when, action)
+        if when < math.inf and not self.closed:
+            heappush(self._queue, (max(when, self.scheduler.now), next(self._order), timer))
+            self.scheduler.turn(when, self)
+        return timer
+
+    def after(self, seconds: float, action: Action) -> Timer:
+        return self.at(self.now() + seconds, action)
+
+    def tell(self, action: Action) -> None:
+        self.at(self.now(), action)
+
+    def run(self) -> None:
+        raise RuntimeError("the scheduler of all nodes runs this one")
+
+    def stop(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.closed = True
+        self._queue.clear()
+        self._watched.clear()
+
+    def step(self) -> bool:
+        """Run the first action; tell whether there was one."""
+        action = heappop(self._queue)[2].action if self._queue else None
+        if action is None:
+            return False
+        try:
+            action()
+        except Exception as error:  # as netagent.loop
+            self.failed(error)
+        return True
+
+
+def _raised(error: Exception) -> None:
+    raise error
