@@ -12,8 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,16 +24,21 @@ from netregistry.stores.etcd_place import Endpoint
 from runtime.errors import NetcommonError
 from tests.support.bootstrap import ROOT
 from tests.support.etcd import HOST, Cluster, Member, stopped, unheard
-from tests.support.netns import Namespace, wait_until
+from tests.support.netns import wait_until
 from tests.support.registry_process import Registry
 from tests.support.sample import FULL
 from tests.support.service_histories import acknowledged, faults, told
 from tests.support.service_writers import NETWORK, NODE, WRITERS
 
 ROUNDS = 200 if FULL else 11
-AT_ONCE = 2
 GOES_ON = 120  #: seconds until something is acknowledged again, on a machine that is busy
 WHILE = 2.0  #: seconds for which a minority is asked
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, 3, parts=True) as made:
+        yield made
 
 
 class Writers:
@@ -95,28 +99,13 @@ def refuses(asked: Client) -> bool:
     return False
 
 
-def test_whoever_is_killed_stopped_or_cut_off(tmp_path: Path) -> None:
-    """Two clusters at once, each with its services and in a network of its own: most of the time an election is waited for."""
-
-    def part(number: int) -> None:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        rounds = range(ROUNDS * number // AT_ONCE, ROUNDS * (number + 1) // AT_ONCE)
-        with contextlib.closing(Namespace()) as network, network.entered(), Cluster(folder, 3, parts=True) as three:
-            history(three, folder, rounds, random.Random(7 + number))
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(part, range(AT_ONCE)))
-
-
-def history(three: Cluster, tmp_path: Path, rounds: Sequence[int], chance: random.Random) -> None:
-    """Do one harm a round under writers, and hold what they noted against what etcd has."""
+def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) -> None:
     registries = [Registry(tmp_path / name, three.url) for name in ("one", "two")]
     registries[0].command("init")
     for registry in registries:
         registry.start()
     notes = tmp_path / "notes"
-    writers, alone = Writers(notes, registries), Alone(three)
+    writers, alone, chance = Writers(notes, registries), Alone(three), random.Random(7)
 
     def killed(*members: Member) -> None:
         for member in members:
@@ -201,7 +190,7 @@ def history(three: Cluster, tmp_path: Path, rounds: Sequence[int], chance: rando
     harms += [the_leader_is_cut_off, another_is_cut_off, a_majority_is_killed, a_majority_stands_still]
     harms += [all_are_cut_off_from_each_other, all_are_killed, a_service_is_killed]
     try:
-        for round_ in rounds:
+        for round_ in range(ROUNDS):
             harms[round_ % len(harms)]()
             writers.go_on(WRITERS)
     finally:
@@ -220,4 +209,4 @@ def history(three: Cluster, tmp_path: Path, rounds: Sequence[int], chance: rando
         database.executemany("DELETE FROM versions WHERE key = ?", lost)
         database.commit()
     assert faults(notes, file) != [], "what would be lost is seen"
-    assert writers.acknowledged() > 8 * len(rounds) and writers.told() > 50
+    assert writers.acknowledged() > 8 * ROUNDS and writers.told() > 50
