@@ -57,7 +57,7 @@ ALONE = (
     "test_ovs_limits.py::test_what_cannot_come_back (ovs_world)",
 )
 
-#: Files whose events are not compared yet: rules by text stand as values on the simulated node, where nft(8) makes sets and elements of them.
+#: Files whose events are not compared yet: rules by text are values on the simulated node, where nft(8) makes sets and elements of them.
 NOT_YET = ("test_rules_by_text.py",)
 
 OVS_TESTS = r".* \(ovs_world\)"
