@@ -89,7 +89,7 @@ TABLE: Sequence[Row] = (
     ),
     *(
         Row(SIMULATED, named(name), OVS_TESTS, ".*", "ovsdb-server may tell of a new row and of its number at once", by_chance=True)
-        for name in ("tap0", "tap1", "tap2", "ovs0", "ovs1", "fake0")
+        for name in ("tap0", "tap1", "tap2", "ovs0", "ovs1", "fake0", "ovsf")
     ),
     *(
         Row(
