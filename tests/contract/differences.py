@@ -51,7 +51,14 @@ def named(name: str) -> Told:
 OF_THE_NODE: Told = ("Changed", ())
 
 #: Tests that end at once on the simulated node: they are about how the real one does it.
-ALONE = ("test_side_by_side.py::test_ports_go_in_few_transactions (ovs_world)",)
+ALONE = (
+    "test_side_by_side.py::test_ports_go_in_few_transactions (ovs_world)",
+    "test_ovs_limits.py::test_limits_that_others_have_changed_meanwhile (ovs_world)",
+    "test_ovs_limits.py::test_what_cannot_come_back (ovs_world)",
+)
+
+#: Files whose events are not compared yet: rules by text are values on the simulated node, where nft(8) makes sets and elements of them.
+NOT_YET = ("test_rules_by_text.py",)
 
 OVS_TESTS = r".* \(ovs_world\)"
 
@@ -82,7 +89,7 @@ TABLE: Sequence[Row] = (
     ),
     *(
         Row(SIMULATED, named(name), OVS_TESTS, ".*", "ovsdb-server may tell of a new row and of its number at once", by_chance=True)
-        for name in ("tap0", "tap1", "tap2", "ovs0", "ovs1", "fake0")
+        for name in ("tap0", "tap1", "tap2", "ovs0", "ovs1", "fake0", "ovsf")
     ),
     *(
         Row(
@@ -117,5 +124,16 @@ TABLE: Sequence[Row] = (
             "seen, and not explained yet: of ports with limits that go in one call the database's monitor tells nothing",
         )
         for tap in ("tap0", "tap2", "tap3")
+    ),
+    *(
+        Row(
+            REAL,
+            event,
+            r"test_flows\.py::test_a_restart_takes_them_away \(ovs_world\)",
+            ".*",
+            "ovs-vswitchd makes the device of its bridge anew when it starts, some time after it has said that it is ready",
+            by_chance=True,
+        )
+        for event in (port("ovs0"), changed("ovs0"))
     ),
 )
