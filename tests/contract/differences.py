@@ -36,7 +36,7 @@ def port(name: str) -> Told:
 OF_THE_NODE: Told = ("Changed", ())
 
 #: Tests whose events are not compared yet. Rules by text are values on the simulated node, where nft(8) makes sets and elements of them.
-#: Open vSwitch's daemons take what they are told when they get to it, and do some of it twice: an order of those events is to be found still.
+#: The daemons of Open vSwitch take what they are told when they get to it, and do some of it twice: there is no order to compare yet.
 NOT_YET = re.compile(r"test_rules_by_text\.py::.*|.* \(ovs_world\)")
 
 TABLE: Sequence[Row] = (
