@@ -74,6 +74,8 @@ NEEDS = {
     "browser": ("kernel", "warm"),
     "vm": ("vm",),
 }
+RUNNING: set[subprocess.Popen[bytes]] = set()  #: what lanes have started, in whichever thread
+ENDING = threading.Event()  #: a signal has come: nothing runs any more
 ROOTS = ("guard", "kernel", "browser", "vm")  #: of these, what lanes need that only root can run, or only if it does
 
 
@@ -140,12 +142,16 @@ def pytest(
     argv += ["-m", marks, *chosen, *options.extra]
     if alone:
         argv = inside.wrapped(PYTHON, argv)
-    try:
-        done = subprocess.run(argv, cwd=ROOT, env=options.environment, timeout=seconds, stdout=output, stderr=output, check=False)
-        status = done.returncode
-    except subprocess.TimeoutExpired:
-        say(f"{name}: not finished after {seconds} s")
-        status = 124
+    with subprocess.Popen(argv, cwd=ROOT, env=options.environment, stdout=output, stderr=output) as process:
+        RUNNING.add(process)
+        try:
+            status = process.wait(0.0 if ENDING.is_set() else seconds)
+        except subprocess.TimeoutExpired:
+            say(f"{name}: not finished after {seconds} s")
+            status = 124
+        finally:
+            process.kill()  # unless it has ended; what it has started goes with it (unshare --kill-child)
+            RUNNING.discard(process)
     counts = junit.read(xml)
     longest = ", ".join(f"{module} {spent:.0f}" for module, spent in junit.slowest(xml, SHOWN) if spent >= 1)
     if longest and not options.full:  # a full run goes file by file, and says it anyway
@@ -180,7 +186,7 @@ def grouped(
 
     printing = threading.Lock()
 
-    def process(noting: Options, name: str, chosen: list[str], limit: int) -> Result:
+    def named_part(noting: Options, name: str, chosen: list[str], limit: int) -> Result:
         start = time.monotonic()
         with tempfile.TemporaryFile() as said:
             part = pytest(noting, f"{lane}-{name}", chosen, expression, limit, alone, said)
@@ -192,7 +198,7 @@ def grouped(
         return part
 
     def share(number: int) -> Result:
-        return process(options, f"part {number + 1} of {shares} of {lane}", files[number::shares], seconds)
+        return named_part(options, f"part {number + 1} of {shares} of {lane}", files[number::shares], seconds)
 
     def one(name: str) -> Result:
         before = done.passed(name)
@@ -200,7 +206,7 @@ def grouped(
             say(f"{name}: {before} passed earlier")
             return Result(before, 0)
         say(name)
-        part = process(options._replace(figures=done.emptied(name)), name, named[name], 4 * seconds)
+        part = named_part(options._replace(figures=done.emptied(name)), name, named[name], 4 * seconds)
         if not part.failed:
             done.remember(name, part.passed)
         return part
@@ -210,7 +216,14 @@ def grouped(
         named.setdefault(str(Path(file).parent) if by_folder else file, []).append(file)
     shares = SHARES * at_once
     with ThreadPoolExecutor(at_once) as pool:
-        parts = list(pool.map(one, named) if options.full else pool.map(share, range(shares)))
+        try:
+            parts = list(pool.map(one, named) if options.full else pool.map(share, range(shares)))
+        except BaseException:  # such as a signal: its threads would go on to the end
+            ENDING.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                process.kill()
+            raise
     return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
 
 
@@ -413,6 +426,10 @@ def beside(
         say(f"=== {' and '.join(lanes)}, meanwhile")
     try:
         yield
+    except BaseException:
+        for _lanes, process, _said, _told in started:
+            process.terminate()  # a signal may have been for this process alone
+        raise
     finally:
         for lanes, process, said, told in started:
             process.wait()

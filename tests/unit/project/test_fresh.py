@@ -16,6 +16,7 @@ import pytest
 
 from tests.support import bootstrap, fresh, lanes
 from tests.support.bootstrap import ROOT
+from tests.support.netns import wait_until
 
 
 @pytest.mark.parametrize(
@@ -190,25 +191,35 @@ def test_programs_that_tests_run_calls_itself_are_there_before(monkeypatch: pyte
 
 
 STOPPED = """
-import sys
-from tests.support import bootstrap, lanes
+import os, sys
+from tests.support import bootstrap, inside, lanes
 bootstrap.setup = lambda purposes: None
 lanes.footprint = dict
-WAIT = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-lanes.LANES["lint"] = lambda options: lanes.program([sys.executable, "-c", WAIT])
+os.geteuid = lambda: 0
+WAIT = "import os, sys, time; open(f'{sys.argv[1]}/{os.getpid()}', 'x'); time.sleep(600)"
+waits = [sys.executable, "-c", WAIT, sys.argv[1]]
+inside.wrapped = lambda python, argv: waits
+lanes.LANES["lint"] = lambda options: LANE
 sys.exit(lanes.main(["--lane", "lint"]))
 """
 
 
-def test_a_signal_ends_what_a_lane_runs() -> None:
-    process = subprocess.Popen([sys.executable, "-c", STOPPED], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    pid = next(int(line) for line in process.stdout if line.strip().isdigit())
+@pytest.mark.parametrize(
+    ("lane", "count"),
+    [("lanes.program(waits)", 1), ("lanes.grouped(options, 'lint', ['tests/unit/runtime'], '', 600, 2)", 2)],
+    ids=["a program", "two threads"],
+)
+def test_a_signal_ends_what_a_lane_runs(lane: str, count: int, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    argv = [sys.executable, "-c", STOPPED.replace("options: LANE", f"options: {lane}"), str(there)]
+    process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "NETCOMMON_CACHE": str(tmp_path)}, stdout=subprocess.DEVNULL)
+    wait_until(lambda: len(list(there.iterdir())) == count, 30, "all run")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
-    process.stdout.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    for path in there.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.name), 0)
 
 
 # --------------------------------------------------------------------------------------------------------------------- .ci/run
