@@ -52,7 +52,7 @@ ROWS: Mapping[str, Row] = {
     "ovs": Row("ovsdb-server or ovs-vswitchd stopped (SIGSTOP) or gone", "the hook is back within its limit; reconciled afterwards"),
     "nftables": Row("nftables slow or locked; netlink socket overrun", "the same; no partial table"),
     "interleavings": Row(
-        "up, down, migrate, gc and agent on the same NICs, 16 workers, 10,000 interleavings",
+        "up, down, migrate, gc and agent on the same NICs, 16 workers, interleaved",
         "the final state is that of the last winner; no deadlock",
     ),
     "namespaces": Row("two network namespaces with agents that share /run, the same tap names in both", "each touches its own only"),

@@ -79,7 +79,10 @@ class Registry:
         """Start the service, and wait until it answers."""
         with open(self._root / "log", "ab") as log:
             self._process = subprocess.Popen(self.argv("serve"), stdout=log, stderr=log)
-        wait_until(self._answers, 30, "the registry answers")
+        try:
+            wait_until(self._answers, 30, "the registry answers")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.log()[-2000:]}") from None
 
     def _answers(self) -> bool:
         with contextlib.suppress(Exception), self.client() as asked:
