@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from netagent.agent import Agent
-from netagent.events import Event, LinkGone, LockClosed
+from netagent.events import Event, LockClosed
 from netagent.sources.base import Source, Warn
-from netagent.sources.switches import Dial
+from netagent.sources.simulated import SimulatedFlows, SimulatedKernel, SimulatedNft, SimulatedOvs
+from netagent.sources.switches import Connection, Database, Dial
 from netagent.state import State
 from netagent.surroundings import Surroundings
 from netcommon.host.api.facts import Link
@@ -33,6 +35,8 @@ from tests.support.cluster.watcher import SharedWatcher
 
 if TYPE_CHECKING:
     from netagent.sync.driver import MakeSession
+
+Simulated = TypeVar("Simulated", SimulatedKernel, SimulatedNft, SimulatedOvs, SimulatedFlows)
 
 #: Is told what a node does: its name, and what.
 Note = Callable[[str, str], None]
@@ -56,24 +60,6 @@ class Told:
 
     def close(self) -> None:
         self._waiting = []
-
-
-class NoSwitch:
-    """Open vSwitch, where it is not: nobody can be connected to."""
-
-    subscribed = late = restoring = connected = False
-    descriptor = -1
-
-    def open(self) -> bool:
-        return False
-
-    def ask(self) -> None: ...
-    def read(self) -> list[Event]:
-        return []
-
-    def close(self) -> None: ...
-    def numbered(self, _number: int) -> list[str]:
-        return []
 
 
 class Unattended:
@@ -152,7 +138,7 @@ class MockNode:
         for setting in ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp"):
             self.host.kernel.settings.write(f"net/{setting}", "1")
         self.host.fail = self._asked
-        self.told, self._closed = Told(self.loop), Told(self.loop)
+        self._closed = Told(self.loop)
         self.locks = Table(lambda number: self._closed.tell(LockClosed(number)))
         clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu)
         self.state = State(self.paths, self.host.identity(), clock, Lines(self._note), {})
@@ -169,7 +155,7 @@ class MockNode:
             make_host=lambda _paths, _settings, _clock: self.host,
             sources=self._sources,
             watcher=lambda: self._watcher.part(self.loop),
-            dial=Dial(lambda _path, _clock: NoSwitch(), lambda _path, _name, _names, _clock: NoSwitch()),
+            dial=Dial(self._database, self._bridge),
             make_gates=lambda: None,
             locking=self.locks,
             make_parse=lambda: from_json,
@@ -181,7 +167,21 @@ class MockNode:
         return Agent(self.state, self.process, self._chance, around)
 
     def _sources(self, own: Container[int], warn: Warn) -> list[Source]:
-        return [self.told, self._closed]
+        tell = self.host.tell
+        return [self._heard(partial(SimulatedKernel, tell)), self._heard(partial(SimulatedNft, tell, own=own)), self._closed]
+
+    def _database(self, _path: str, _clock: Callable[[], float]) -> Database:
+        return self._heard(lambda heard: SimulatedOvs(self.host.tell, self.host.switch, heard))
+
+    def _bridge(self, _path: str, name: str, names: Callable[[int], Iterable[str]], _clock: Callable[[], float]) -> Connection:
+        return self._heard(lambda heard: SimulatedFlows(self.host.tell, self.host.switch, name, names, heard))
+
+    def _heard(self, make: Callable[[Callable[[], None]], Simulated]) -> Simulated:
+        """Make a source that is read in this node's loop."""
+        descriptor = self.loop.scheduler.descriptor()
+        made = make(lambda: self.loop.readable(descriptor))
+        made.descriptor = descriptor
+        return made
 
     def _asked(self, request: Request) -> None:
         self._note(repr(request))
@@ -201,10 +201,17 @@ class MockNode:
 
     def vanish(self, tap: str) -> None:
         """The guest's process ends, and nobody calls a down."""
-        link = self.host.kernel.named(tap)
-        assert link is not None
-        self.host.remove_link(tap)
-        self.told.tell(LinkGone(link.index))
+        self.host.let_go(tap)
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Nothing that happens meanwhile is told."""
+        tell = self.host.tell
+        hearers, tell.hearers = tell.hearers, []
+        try:
+            yield
+        finally:
+            tell.hearers = hearers
 
     def _hook(self, work: Callable[[Node, Call], Outcome], context: str = START) -> Outcome:
         node = self.process.open_node(self.state.settings)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
-from netagent.events import INDEX, Changed
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.host.api.requests import SetLink
 from runtime.nic import Nic
@@ -40,24 +40,20 @@ def come_up(cluster: Cluster, seconds: float = 20.0) -> None:
     cluster.each(seconds, actions)
 
 
-def _without_rule(node: MockNode) -> int:
+def _without_rule(node: MockNode) -> None:
     node.host.kernel.delete_rule(Rule(AF_INET, 500, "tap1", 100))
-    return 1
 
 
-def _without_bridge(node: MockNode) -> int:
+def _without_bridge(node: MockNode) -> None:
     node.host.kernel.set_link(SetLink(_index(node, 0), master=0))
-    return 0
 
 
-def _with_another_mac(node: MockNode) -> int:
+def _with_another_mac(node: MockNode) -> None:
     node.host.kernel.set_link(SetLink(_index(node, 2), address="fe:00:00:00:99:99"))
-    return 2
 
 
-def _without_rules_of_nftables(node: MockNode) -> int:
+def _without_rules_of_nftables(node: MockNode) -> None:
     node.host.nftables.flush()
-    return 4
 
 
 HARM = (_without_rule, _without_bridge, _with_another_mac, _without_rules_of_nftables)
@@ -78,10 +74,9 @@ def drift(cluster: Cluster, seconds: float = 20.0) -> None:
     cluster.scheduler.passes(RESYNC)
 
 
-def _harm(node: MockNode, harm: Callable[[MockNode], int], told: bool) -> None:
-    tap = harm(node)
-    if told:
-        node.told.tell(Changed(((INDEX, _index(node, tap)),)))
+def _harm(node: MockNode, harm: Callable[[MockNode], None], told: bool) -> None:
+    with nullcontext() if told else node.deaf():
+        harm(node)
 
 
 def vanish(cluster: Cluster, seconds: float = 20.0) -> None:

@@ -22,6 +22,7 @@ from netagent.option_ends import REFUSED
 from netagent.reconcile.dirty_set import DirtySet
 from netagent.reconcile.keyed_pool import Key
 from netagent.reconcile.repair_policy import Repairs
+from netagent.surroundings import Surroundings
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import Request, SetPort
 from netcommon.host.simulated.host import MemoryHost
@@ -65,7 +66,6 @@ class Place:
             return ends.end_due(*given)
 
         monkeypatch.setattr(module, "end_due", end_due)
-        monkeypatch.setattr(module, "Pool", lambda *_given: SimpleNamespace(put=self._work))
         self.start()
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Place:
         metrics = Metrics()
         self.loop = Loop(lambda: self.now, self.errors.append)
         self.alarms = Alarms(self.log, metrics)
-        service: Any = SimpleNamespace(
+        state: Any = SimpleNamespace(
             clock=self.node.clock,
             environ={},
             paths=self.sim.paths,
@@ -84,7 +84,8 @@ class Place:
             make_log=lambda: self.log,
         )
         repairs, nics = Repairs(lambda: self.now, self.sim.settings), Nics()
-        self.jobs = Dispatcher(service, self.loop, nics, DirtySet(nics, repairs.not_before), repairs, random.Random(1))
+        around = Surroundings(make_pool=self._pool)
+        self.jobs = Dispatcher(state, self.loop, nics, DirtySet(nics, repairs.not_before), repairs, random.Random(1), around)
         self.jobs.end_due()
         self.turn()
 
@@ -95,9 +96,12 @@ class Place:
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def _pool(self, *_given: object) -> Any:
+        return SimpleNamespace(put=self._work)
+
     def _work(self, _key: Key, job: Any) -> None:
         try:
-            job(SimpleNamespace(node=self.node, log=self.log, use=lambda settings: None, report=lambda: None))
+            job(SimpleNamespace(node=self.node, log=self.log, use=lambda settings: None, report=lambda: None, rest=lambda: None))
         except Exception as error:
             self.errors.append(error)
 

@@ -280,9 +280,9 @@ def test_a_hook_of_another_network_namespace_does_it_itself(tmp_path: Path) -> N
 
 
 def test_settings_that_are_broken_are_the_hooks_to_tell(agent: Agent) -> None:
-    Path(agent.service.paths.config).write_text("[nosuch]\n")
+    Path(agent.service.state.paths.config).write_text("[nosuch]\n")
     assert agent.said(message()) == b"" and agent.handed_back("settings") == 1
-    os.unlink(agent.service.paths.config)
+    os.unlink(agent.service.state.paths.config)
     assert agent.call() == b"0\n"
 
 
