@@ -101,7 +101,7 @@ class Outbox:
                     removed.append(uuid)
                     flying[uuid] = None
             elif before != (sent := _sent(report)):
-                nics.append(write(report))
+                nics.append({name: value for name, value in write(report).items() if name != "moved_to"})  # not a node's to say
                 flying[uuid] = sent
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}
