@@ -92,6 +92,22 @@ def joined(app: App, role: str, every: float) -> Any:
         return found
 
 
+def elsewhere(app: App) -> Any:
+    """Give what this machine has joined a registry elsewhere with, where the whole of that one is meant; None where the registry is here.
+
+    It is here where a service runs. Else who has joined as an operator means the registry that every other command asks, and not a file
+    that lies here; a file is meant before what a reader or a node has joined, who is refused. Raises HostRefused.
+    """
+    if served(app):
+        return None
+    if (found := joined(app, "operator", DAILY)) is not None:
+        return found
+    file = file_of(app)
+    if os.path.exists(file) or os.path.exists(file + import_module("netregistry.stores.files").MOVED):
+        return None
+    return next((found for role in ("reader", "node") if (found := joined(app, role, DAILY)) is not None), None)
+
+
 # -- what things are called
 
 

@@ -37,6 +37,9 @@ FIELDS = {
 NETWORK = {"name": "NETWORK_NAME", "uuid": "NETWORK_UUID", "subnet": "NETWORK_SUBNET", "subnet6": "NETWORK_SUBNET6"}
 NETWORK |= {"mac_prefix": "NETWORK_MAC_PREFIX", "tags": "NETWORK_TAGS"}
 
+#: What names a NIC's link.
+LINKS = frozenset(("LINK", "BRIDGE"))
+
 #: What is the registry's to give and to change.
 ASKED = ("MAC", "IP")
 
@@ -69,7 +72,7 @@ def define(app: App, me: Membership, uuid: str, typed: Mapping[str, str], networ
         there = _known(asked, uuid)
         if not network and there is None:
             return None
-        given = {**environment_of(known), **typed} if there is not None and known is not None else typed
+        given = {**_said(known, typed), **typed} if there is not None and known is not None else typed
         asking = {**given, "INTERFACE_UUID": uuid}
         item = network_of(asked, network) if network else _network(asked, there)
         in_it = item.get("network", {})
@@ -92,6 +95,11 @@ def define(app: App, me: Membership, uuid: str, typed: Mapping[str, str], networ
                 asked.change("DELETE", f"nics/{uuid}", match=revision)
             raise
     return Defined(nic, path, _keep(app, nic, wanted_of(revision, value), item))
+
+
+def _said(known: Nic, typed: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables of a NIC as it was, but the link that is typed anew: LINK and BRIDGE both say it."""
+    return {name: text for name, text in environment_of(known).items() if name not in LINKS or LINKS.isdisjoint(typed)}
 
 
 def check(app: App, nic: Nic) -> None:

@@ -141,6 +141,19 @@ def test_define_in_a_network(joined: Cli) -> None:
     assert networks.uuids(joined.paths) == [nic["network"]]
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"), [(("--link", "br1"), ("bridged", "br1")), (("--mode", "routed", "--link", "main"), ("routed", "main"))]
+)
+def test_a_link_is_changed_with_the_registry(joined: Cli, typed: tuple[str, ...], expected: tuple[str, str]) -> None:
+    """LINK and BRIDGE both say the bridge that it was on: neither stays beside another link."""
+    joined(*TAP0, "--network", "blue")
+    before = known(joined)
+    joined("define", "--interface", "tap0", *typed)
+    there, now = definitions.find(joined.paths, "tap0"), known(joined)
+    assert there is not None and (there.mode, there.link) == expected == (now["mode"], now["link"])
+    assert {name for name in now if now[name] != before[name]} <= {"mode", "link"} and there.mac == before["mac"]
+
+
 def test_an_address_is_changed_in_the_registry_where_the_definition_names_no_network(joined: Cli, service: Served) -> None:
     """Change what the agent has made known, and what the operator has put into a network since; away, the agent brings it there."""
     given = (*TAP0, "--mac", "aa:00:00:00:00:01")

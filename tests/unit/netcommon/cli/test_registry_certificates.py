@@ -117,6 +117,24 @@ def test_an_operator_and_an_importer_elsewhere(machines: Machines) -> None:
         asked.get("imports")  # it has no certificate of that one
 
 
+def test_an_operator_elsewhere_has_the_whole(machines: Machines) -> None:
+    """The copy is of the registry that other commands ask, whatever file lies on the operator's own machine."""
+    home, other = machines.home, machines.other
+    home("registry", "network", "add", "blue")
+    copies = [str(other.root / name) for name in ("reader", "operator", "beside")]
+    other("registry", "join", machines.url, token(machines, "reader", "bob"))
+    assert "for operator" in other("registry", "backup", copies[0], status=69).stderr and not os.path.exists(copies[0])
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    for copy in copies[1:]:
+        assert other("registry", "backup", copy).stdout == f"the registry at {machines.url} is copied to {copy}\n"
+        with SqliteStore(copy) as store:
+            assert len(store.list("networks/").items) == 1
+        if copy == copies[1]:
+            other("registry", "init")  # an empty one, which nobody serves
+    assert machines.url in other("registry", "compact", "--dry-run").stdout
+    assert other.json("registry", "compact")["done"] is True
+
+
 def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
     first, second = token(machines, "reader", "ann"), token(machines, "reader", "bob", "--for", "1h")
     machines.other("registry", "join", machines.url, first)
