@@ -55,6 +55,19 @@ def authority_keys(app: App) -> str:
     return f"{os.path.dirname(file_of(app))}/authority"
 
 
+def warn_of_key(app: App, label: str) -> None:
+    """Say so where the key of the authority that signs is not on the registry's machine. ``label``: of the authority; "": there is none."""
+    path = f"{authority_keys(app)}/{label}.key"
+    if label and not os.path.exists(path):
+        remedy = f"put it back from a copy ({path}), or netcommon registry authority rotate --lost, after which all join again"
+        say(f"netcommon: the key of authority {label}, which signs, is not on this machine, and nobody can join here: {remedy}", err=True)
+
+
+def signing(items: Iterable[Item]) -> str:
+    """Give the ID of the authority that signs, of a list of them; "" where none does."""
+    return next((str(item["authority"]["id"]) for item in items if item["signs"]), "")
+
+
 def client(app: App, role: str = "") -> Any:
     """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else.
 

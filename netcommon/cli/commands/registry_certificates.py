@@ -13,7 +13,19 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.registry_objects import body_of, given_argument
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import answer, json_option, say
-from netcommon.cli.registry_client import as_root, authority_keys, client, node_of, show_change, show_list, text, whole
+from netcommon.cli.registry_client import (
+    as_root,
+    authority_keys,
+    client,
+    node_of,
+    served,
+    show_change,
+    show_list,
+    signing,
+    text,
+    warn_of_key,
+    whole,
+)
 from runtime import membership, validate
 from runtime.errors import HostRefused
 from runtime.moment import local_time
@@ -69,6 +81,8 @@ def authority_list(app: App, as_json: bool) -> None:
         return one["id"], "signs" if item["signs"] else "counts", _time(one["until"]), one["fingerprint"]
 
     show_list(items, revision, ("ID", "STATE", "UNTIL", "FINGERPRINT"), row, as_json, "no authority: authority rotate makes one")
+    if served(app):
+        warn_of_key(app, signing(items))
 
 
 @authority.command("rotate")
@@ -149,6 +163,8 @@ def token_create(app: App, role: str, name: str, duration: str, as_json: bool) -
         made = joining.make(role, next(item["authority"]["fingerprint"] for item in items if item["signs"]))
         wanted = {"id": made.id, "proof": made.proof, "role": role, "name": _named(asked, role, name), "seconds": seconds_of(duration)}
         said = asked.change("POST", "tokens", wanted)
+    if served(app):
+        warn_of_key(app, signing(items))
     if as_json:
         answer("registry-change", revision=said.revision, done=True, value={**said.body, "token": str(made)}, changes=[])
         return

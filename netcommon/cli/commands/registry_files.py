@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -17,8 +18,8 @@ from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
-from netcommon.cli.registry_client import as_root, client, elsewhere, file_of, in_etcd, served, store_of, text
-from runtime.errors import UNAVAILABLE, HostRefused
+from netcommon.cli.registry_client import as_root, client, elsewhere, file_of, in_etcd, served, store_of, text, warn_of_key
+from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError
 
 STREAM = "-"
 
@@ -103,7 +104,7 @@ def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
 
     The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before every live node has
     reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that was moved elsewhere is
-    not restored where it was, unless that is --lost.
+    not restored where it was, unless that is --lost. A copy has no key of an authority: /var/lib/netregistry/authority is put back as well.
     """
     as_root(app)
     path, moving = store_of(app), import_module("netregistry.moving")
@@ -118,6 +119,8 @@ def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
         answer("registry-file", path=path, epoch=epoch)
     else:
         say(f"{path} is {file} now, epoch {epoch}\nnext: systemctl start netcommon-registry")
+    with contextlib.suppress(NetcommonError):  # it is restored, and the service will say what is wrong with it
+        warn_of_key(app, import_module("netregistry.authority.signer").signing(path))
 
 
 @click.command("move")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import ssl
 import stat
 from collections.abc import Iterator
@@ -215,6 +216,31 @@ def test_the_authoritys_key_is_lost(machines: Machines) -> None:
     home("registry", "authority", "retire", old["authority"]["id"])
     other("registry", "join", machines.url, token(machines, "reader", "ann"))
     other("registry", "network", "list")
+
+
+def test_a_copy_is_brought_to_a_new_machine(machines: Machines) -> None:
+    """The folder is made, and whoever would let others in is told that the key is missing, until it is back."""
+    home, other = machines.home, machines.other
+    copy, new = str(home.root / "copy"), Cli(home.root.parent / "new")
+    home("registry", "backup", copy)
+    (new.root / "run/netregistry").mkdir(parents=True)
+    file, keys = new.root / "var/lib/netregistry/registry.sqlite", new.root / "var/lib/netregistry/authority"
+    missing = f"({keys}/{home.json('registry', 'authority', 'list')['items'][0]['authority']['id']}.key)"
+    assert missing in new("registry", "restore", copy).stderr
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    port = free_port()
+    others = Listening((("127.0.0.1", port),), NAMES, str(keys))
+    with served(new.root / "run/netregistry", store=SqliteStore(str(file)), others=others) as service:
+        for command in (("authority", "list"), ("token", "create", "reader", "ann"), ("status",)):
+            assert missing in new("registry", *command).stderr
+        text = new("registry", "token", "create", "reader", "ann").stdout.strip()
+        said = other("registry", "join", f"https://localhost:{port}", text, status=75).stderr
+        assert "journalctl -u netcommon-registry" in said and "TLS 1.3" not in said
+        shutil.copytree(home.root / "var/lib/netregistry/authority", keys)
+        service.until(lambda: service.service.figures.until > 0)
+        for command in (("authority", "list"), ("token", "create", "reader", "bob"), ("status",)):
+            assert new("registry", *command).stderr.count("authority") == 0
+        other("registry", "join", f"https://localhost:{port}", text)
 
 
 @pytest.mark.parametrize("text", ["", "node", "node.1.2.3", "root.11111111." + "0" * 32 + "." + "0" * 64, "ü.11111111.x.y"])
