@@ -263,6 +263,19 @@ def test_remove_gives_back(joined: Cli) -> None:
     assert "nothing to remove" in joined("define", "--remove", "--uuid", uuid).stdout
 
 
+def test_a_nic_of_another_node_is_said_to_be_that(joined: Cli, service: Served) -> None:
+    """As of one that was forgotten, and joined under another UUID: nothing that is done here changes it there."""
+    (blue,) = joined.json("registry", "network", "list")["items"]
+    body = {"uuid": UUIDS[3], "network": blue["network"]["uuid"], "mac": "aa:00:00:00:00:09", "ip": "192.0.2.9"}
+    service.join(0).change("POST", "nics", body)
+    given = ("--interface", "tap3", "--mode", "bridged", "--link", "br0", "--network", "blue", "--uuid", UUIDS[3])
+    master = known(joined, UUIDS[3])["master"]
+    for command in (("define", *given), ("define", "--remove", "--uuid", UUIDS[3])):
+        said = joined(*command).stdout
+        assert f"its master is {master}, and not this node" in said and f"netcommon registry nic delete {UUIDS[3]}" in said
+    assert known(joined, UUIDS[3])["master"] == master
+
+
 def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Served) -> None:
     """Its guest has the address still: the agent gives it back later; not the last one's, which the same command does."""
     me = membership.read(joined.paths)

@@ -78,6 +78,49 @@ def test_a_node_joins_is_revoked_and_joins_again(machines: Machines) -> None:
     assert found == me
 
 
+def test_a_machine_that_was_installed_anew_is_its_node_again(machines: Machines) -> None:
+    """By a token for that node: it does not know its UUID any more. By another token, or name, it is told what makes it that."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    me = membership.read(other.paths)
+    shutil.rmtree(other.paths.lib)
+    said = other("registry", "join", machines.url, token(machines, "node"), "--name", "node1", status=69).stderr
+    assert "netcommon registry token create node node1" in said and "netcommon registry node forget node1" in said
+    home("registry", "certificate", "revoke", "node", "node1")
+    text = token(machines, "node", "node1")
+    assert "for node" in other("registry", "join", machines.url, text, "--name", "node2", status=69).stderr
+    assert membership.read(other.paths) is None
+    assert "as node node1" in other("registry", "join", machines.url, text).stdout
+    assert me is not None and membership.read(other.paths) == me
+    assert len(other.json("registry", "node", "list")["items"]) == 1 and certificates(machines) == {("node", "node1"): "counts"}
+
+
+def test_who_is_not_let_in_is_no_node(machines: Machines) -> None:
+    """It stays what it was: nothing, or the node that it was, by its name."""
+    other, text = machines.other, token(machines, "node")
+    other("registry", "join", f"https://localhost:{free_port()}", text, "--name", "node1", status=75)
+    assert membership.read(other.paths) is None
+    other("registry", "join", machines.url, text, "--name", "node1")
+    me, again = membership.read(other.paths), token(machines, "node", "node1")
+    other("registry", "join", f"https://localhost:{free_port()}", again, "--name", "node2", status=75)
+    assert membership.read(other.paths) == me
+    other("registry", "join", machines.url, text, "--name", "node2", status=69)
+    assert membership.read(other.paths) == me
+    third = Cli(other.root.parent / "third")
+    third.root.mkdir()
+    third("registry", "join", machines.url, token(machines, "node"), "--name", "node1", status=69)
+    assert membership.read(third.paths) is None
+
+
+def test_a_machine_that_an_operator_has_is_no_node_by_his_certificate(machines: Machines) -> None:
+    """Its agent would have no certificate, and ask a socket that is not there."""
+    other = machines.other
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    for more in ((), ("--dry-run",)):
+        assert "netcommon registry join URL TOKEN" in other("registry", "node", "join", "node1", *more, status=69).stderr
+    assert membership.read(other.paths) is None and machines.home.json("registry", "node", "list")["items"] == []
+
+
 @pytest.mark.parametrize("end", ["\n", "", "\r\n", "\nmore\n"])
 def test_a_token_is_read_from_standard_input(machines: Machines, end: str) -> None:
     """On a command line every user of the machine would see it."""
