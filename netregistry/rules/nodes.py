@@ -50,7 +50,8 @@ def join(draft: Draft, part: Part) -> Done:
     _itself(draft, node.uuid, "join")
     if draft.node(node.uuid) is not None:
         raise Refused("exists", f"node {node.uuid} has joined already: a copied machine needs an identity of its own", node=node.uuid)
-    _named_once(draft, node)
+    again = f"where this machine is to be it again, netcommon registry token create node {node.name}, and join by that"
+    _named_once(draft, node, f": {again}; where it is gone for good, netcommon registry node forget {node.name}; else another name")
     if draft.view.members("on", node.uuid) or draft.view.reports(node.uuid) is not None:  # they would count as this node's
         raise Refused("busy", f"what {node.name} had reported before it was forgotten is being removed: try again in a moment")
     key = keys.node(node.uuid)
@@ -204,9 +205,9 @@ def another(uuid: str, what: str) -> Refused:
     return Refused("forbidden", detail, master=f"node:{uuid}", reason="another")
 
 
-def _named_once(draft: Draft, node: Node) -> None:
+def _named_once(draft: Draft, node: Node, remedy: str = "") -> None:
     if [each for each in draft.members("node", node.name) if each != keys.node(node.uuid)]:
-        raise Refused("exists", f"there is a node {node.name} already", field="name")
+        raise Refused("exists", f"there is a node {node.name} already{remedy}", field="name")
 
 
 def _there(draft: Draft, uuid: str) -> Node:
