@@ -28,7 +28,7 @@ from netregistry.core import (
 from netregistry.draft import Commit
 from netregistry.leader import Leader
 from netregistry.model import keys
-from netregistry.stores.base import Compacted, Conflict, Lost, Unknown
+from netregistry.stores.base import Compacted, Conflict, Lost, Unknown, commit_size
 from netregistry.view import View
 from runtime.errors import NetcommonError
 
@@ -64,6 +64,7 @@ class Local:
         self._store, self._heard = store, heard
         self._lock = threading.RLock()
         self._watch: Watch | None = None
+        self.written = 0  #: bytes of all commits so far, those that were not done as well
         self.core = Core(View(store.epoch), now)
         self.leader = Leader(self.core, name)
         self._reload(behind)
@@ -115,6 +116,7 @@ class Local:
     def do(self, effect: Effect) -> Result:
         """Do one effect; for who lets several generators of the core run by turns."""
         if isinstance(effect, Commit):
+            self.written += commit_size(effect.tests, effect.changes)
             try:
                 return Committed(self._store.commit(effect.tests, effect.changes))
             except Conflict as conflict:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from netregistry.model import kinds
 from netregistry.model.codec import Text
 from netregistry.pages import html, live, past, sheets
 from netregistry.pages.entries import Link
-from netregistry.pages.live import BEAT, LOST, MOST, PACE, Hearer, Hearers
+from netregistry.pages.live import BEAT, EACH, LOST, MOST, PACE, Hearer, Hearers
 from netregistry.pages.sheets import ROWS, Sheet, Sheets
 from netregistry.refusal import Refused
 from netregistry.service import filters
@@ -86,6 +87,7 @@ class Pages:
     def __init__(self, service: Service) -> None:
         self._service, self._registry = service, service.registry
         self._sheets, self._hearers = Sheets(service.registry), Hearers()
+        self._shares: Counter[tuple[str, str]] = Counter()  # who has how many live pages
         self._ending = asyncio.Event()
         service.registry.add(self._hearers)
 
@@ -182,8 +184,13 @@ class Pages:
     # -- live
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        _who, credential = await self._service.let_in(request, "pages")
+        who, credential = await self._service.let_in(request, "pages")
         wanted = _given(LIVE, request)
+        whose = who.role, who.name or who.origin
+        if credential is not None and self._shares[whose] >= EACH:
+            raise Refused(
+                "too-many", f"{EACH} pages of {who.role} {who.name!a:.80} are live already: close some", retry_after=10
+            )
         if len(self._hearers) >= MOST:
             raise Refused("too-many", f"{MOST} pages are told of changes already: close some", retry_after=10)
         loop, news = asyncio.get_running_loop(), asyncio.Event()
@@ -193,12 +200,14 @@ class Pages:
 
         hearer = Hearer(wanted["about"], wake)
         self._hearers.add(hearer)
+        self._shares[whose] += 1
         try:
             headers = {"Content-Type": EVENTS, "Cache-Control": "no-store", **HEADERS}
             events = self._events(news, wanted.get("at", ""), credential)
             return await self._service.send(request, web.StreamResponse(headers=headers), events)
         finally:
             self._hearers.remove(hearer)
+            self._shares -= Counter((whose,))  # what is nothing any more goes
 
     async def _events(self, news: asyncio.Event, at: str, credential: Credential | None) -> AsyncGenerator[bytes, None]:
         """Give what an open page is told, until its certificate counts no more or the service stops.

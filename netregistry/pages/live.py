@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 MOST = 64  #: pages that are told of changes at the same time
+EACH = 16  #: of them, by certificates of one identity
 PACE = 2.0  #: seconds between two changes that one page is told of
 BEAT = 3.0  #: seconds from one sign of life to the next
 LOST = 10.0  #: seconds without one after which a page says so

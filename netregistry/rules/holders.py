@@ -140,12 +140,17 @@ def revoked(draft: Draft, role: Holding, name: str) -> Holder:
     So it is kept until the last that can have been given by now has ended: what settings there were is not known either.
     """
     key = keys.certificate(role, name)
-    last = f"{_milliseconds(draft.now):012x}{'f' * 20}"
+    last = last_serial(draft.now)
     holder: Holder = draft.get(key) or Holder(role, name, NO_SERIAL)
     floor = max(holder.serial, last)
     holder = holder._replace(serial=floor, floor=floor, kept=max(holder.kept, draft.now + LONGEST))
     draft.put(key, holder)
     return holder
+
+
+def last_serial(now: float) -> str:
+    """Give the last serial that can have been given by now."""
+    return f"{_milliseconds(now):012x}{'f' * 20}"
 
 
 def granted(draft: Draft, role: Holding, name: str, voids: bool) -> Grant:

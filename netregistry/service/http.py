@@ -227,7 +227,7 @@ class Service:
             return _json(200, document(self.version))
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
-        body, revision, age = await self.turn(self._look, route, dict(request.match_info), wanted)
+        body, revision, age = await self.turn(self._look, who, route, dict(request.match_info), wanted)
         old = {"Age": str(math.ceil(age))} if age else {}  # RFC 9111, 5.1: the store cannot say whether it is so still
         return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision) | old)
 
@@ -246,12 +246,13 @@ class Service:
             raise Refused("forbidden", detail, master=one.role, reason="another")
         return Identity(one.role, one.name, request.remote or ""), one
 
-    def _look(self, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str, float]:
+    def _look(self, who: Identity, route: Route, place: dict[str, str], wanted: dict[str, Any]) -> tuple[bytes, str, float]:
         """Give the JSON of what is looked at, its revision, and for how many seconds nobody knows whether it is so.
 
         In the registry's turn.
         """
         reader, age = self.registry.reader, self.registry.catch_up()
+        reader.whose = who.role, who.name or who.origin
         if route.name == "status":
             found = reader.status(self.registry.leads, self.registry.streams.count)
         elif route.name in ("abilities", "settings"):
@@ -283,11 +284,12 @@ class Service:
         )
         issuer, work = self.registry.issuer, partial(self.registry.answer, call, who)
         if route.action == "certificate.join":
-            work = partial(issuer.join, call, who)
+            work = partial(self.registry.answer, call, who, partial(issuer.join, call, who))
         elif route.action == "authority.add":
             work = partial(issuer.add, call, who)
         elif route.action == "certificate.renew":
-            work = partial(issuer.renew, call, who, self._whose(request)[1], _of(request).encoded)
+            how = partial(issuer.renew, call, who, self._whose(request)[1], _of(request).encoded)
+            work = partial(self.registry.answer, call, who, how)
         response: Response = await self.turn(work)
         if response.status >= 400 and (reason := response.body.get("reason", "")) in REASONS:
             self.figures.away.note(reason, request.remote or "", response.body["detail"])

@@ -47,6 +47,7 @@ class _List(NamedTuple):
     revision: str
     rows: Rows
     until: float
+    whose: tuple[str, str]
 
 
 class Listings:
@@ -55,14 +56,15 @@ class Listings:
     def __init__(self, now: Callable[[], float], token: Callable[[], str]) -> None:
         self._now, self._token = now, token
         self._lists: dict[str, _List] = {}  # the one read longest ago first
+        self._held: dict[tuple[str, str], int] = {}  # whose they are -> their rows, with OVERHEAD
         self._rows = 0
 
-    def first(self, what: str, revision: str, rows: Rows, limit: int) -> Part:
+    def first(self, what: str, revision: str, rows: Rows, limit: int, whose: tuple[str, str] = ("", "")) -> Part:
         """Give the first part of a list. ``what``: tells lists apart that were asked for otherwise."""
         if len(rows.keys) <= limit:
             return Part(revision, rows.part(0, limit), "")
         name = self._token()
-        self._keep(name, _List(what, revision, rows, 0.0))
+        self._keep(name, _List(what, revision, rows, 0.0, whose))
         return Part(revision, rows.part(0, limit), f"{name}.{limit}")
 
     def more(self, what: str, cursor: str, limit: int) -> Part:
@@ -81,15 +83,24 @@ class Listings:
     def _keep(self, name: str, kept: _List) -> None:
         now = self._now()
         self._drop(name)
-        self._lists[name] = kept._replace(until=now + SECONDS)
-        self._rows += len(kept.rows.keys) + OVERHEAD
-        while len(self._lists) > 1:
+        while self._lists:
             oldest, each = next(iter(self._lists.items()))
-            if each.until >= now and self._rows <= KEPT:
+            if each.until >= now:
                 break
             self._drop(oldest)
+        size = len(kept.rows.keys) + OVERHEAD
+        while self._lists and self._rows + size > KEPT:  # of whoever has the most: nobody throws away what others read
+            most = max(self._held, key=lambda whose: self._held[whose] + (size if whose == kept.whose else 0))
+            self._drop(next(other for other, each in self._lists.items() if each.whose == most))
+        self._lists[name] = kept._replace(until=now + SECONDS)
+        self._held[kept.whose] = self._held.get(kept.whose, 0) + size
+        self._rows += size
 
     def _drop(self, name: str) -> None:
         gone = self._lists.pop(name, None)
         if gone is not None:
-            self._rows -= len(gone.rows.keys) + OVERHEAD
+            size = len(gone.rows.keys) + OVERHEAD
+            self._rows -= size
+            self._held[gone.whose] -= size
+            if not self._held[gone.whose]:
+                del self._held[gone.whose]

@@ -60,6 +60,7 @@ class Reader:
         version: str,
     ) -> None:
         self._clock = clock
+        self.whose = "", ""  #: who asks: a list that is kept is his
         self._now, self._index, self._states, self._store, self._listings, self._version = view, index, states, store, listings, version
 
     # -- lists
@@ -125,7 +126,7 @@ class Reader:
         if "cursor" in wanted:
             part = self._listings.more(what, wanted["cursor"], limit)
         else:
-            part = self._listings.first(what, f"{view.epoch}:{view.revision}", rows, limit)
+            part = self._listings.first(what, f"{view.epoch}:{view.revision}", rows, limit, self.whose)
         page = answers.Page(part.revision, tuple(item(view, row) for row in part.rows), part.cursor)
         return Answer(write(page), part.revision)
 

@@ -22,9 +22,12 @@ from netregistry.service.index import Index
 from netregistry.service.issuing import Issuer
 from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
+from netregistry.service.shut_out import MEANWHILE, ShutOut
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
+from netregistry.service.written import Written
 from netregistry.stores.base import Damaged, Unavailable
+from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused
@@ -87,6 +90,7 @@ class Registry:
         self._parts = (self.index, self.states, self.streams)
         listings = Listings(passed, lambda: secrets.token_hex(16))
         self.issuer = Issuer(self.local, keys)
+        self._written, self._shut_out = Written(passed), ShutOut()
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
@@ -117,9 +121,22 @@ class Registry:
         """Let one more hear what the view takes in; it was made of the view as it is."""
         self._parts = (*self._parts, part)
 
-    def answer(self, call: Call, who: Identity) -> Response:
-        """Answer a request. Raises Unavailable where the store cannot be used."""
-        return self.local.answer(call, who)
+    def answer(self, call: Call, who: Identity, how: Callable[[], Response] | None = None) -> Response:
+        """Answer a request that changes something, or let ``how`` do so. Raises Refused, Invalid; Unavailable without the store.
+
+        A revocation that the store does not take holds on this service all the same: who fills a store must not stay in by that.
+        """
+        self._written.check(who)
+        before = self.local.written
+        try:
+            return how() if how is not None else self.local.answer(call, who)
+        except (Unavailable, HostRefused) as error:
+            if who.role != "operator" or not self._shut_out.revoke(call, self.local.core.now()):
+                raise
+            self.sift()
+            raise Refused("unavailable", f"{error}; {MEANWHILE}") from None
+        finally:
+            self._written.charge(who, self.local.written - before)
 
     def catch_up(self) -> float:
         """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
@@ -137,6 +154,7 @@ class Registry:
     def admit(self, one: Credential) -> None:
         """Raise Refused where a certificate does not count, or no more."""
         admitted(self.local.view, one, self.local.core.now())
+        self._shut_out.admit(one)
 
     def recognise(self, one: Credential, certificate: bytes) -> None:
         """Raise Refused where a certificate (DER) counts no more, or is not signed by the key of the authority that it names.
@@ -282,10 +300,10 @@ class Registry:
 
     def compact(self) -> Compacted:
         """Forget what was overwritten or removed up to now; give its sizes. Raises Refused, Unavailable."""
-        if not isinstance(self.store, SqliteStore):
-            raise Refused("missing", "this registry's store is compacted by its own means")
         self.local.catch_up()
         view = self.local.view
+        if not isinstance(self.store, (SqliteStore, EtcdStore)):
+            raise Refused("missing", "this registry's store is compacted by its own means")
         self.store.compact(view.revision)
         return Compacted(*self.store.shrink(), f"{view.epoch}:{view.revision}")
 

@@ -228,6 +228,12 @@ class EtcdStore:
             if (floor := self._floor(revision)) > revision:
                 raise Compacted(floor) from None
 
+    def shrink(self) -> tuple[int, int]:
+        """Give the bytes that the member asked has on disk, and those in use: `etcdctl defrag` frees the others. Raises Unavailable."""
+        sizes = ("dbSize", "dbSizeInUse")
+        before, after = self.client.ask("/v3/maintenance/status", {}, lambda found: [answers.number(found, size) for size in sizes])
+        return before, after
+
     def _floor(self, least: int) -> int:
         """Give the revision of the latest compaction, ``least`` at least: only a watch of what is gone is told it. Raises Unavailable."""
         try:

@@ -368,5 +368,8 @@ def test_an_etcd_that_is_full_says_so(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="is full") as refused:
             for number in range(100):
                 store.commit([], [Put(f"k{number}", bytes(100_000))])
-        assert "etcdctl alarm disarm" in str(refused.value) and not isinstance(refused.value, Unknown)
-        assert store.get("k0") is not None
+        assert "registry compact" in str(refused.value) and "etcdctl alarm disarm" in str(refused.value)
+        assert store.get("k0") is not None and not isinstance(refused.value, Unknown)
+        store.compact(store.newest())  # the first step of what is said
+        on_disk, in_use = store.shrink()
+        assert on_disk >= in_use > 0

@@ -281,11 +281,13 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
     """Forget what was overwritten, and make the file smaller.
 
     By itself the service forgets it after an hour, and uses the space again. Nobody else is answered meanwhile, and nodes whose streams
-    are cut off before they have read all begin anew. --dry-run does it to a copy.
+    are cut off before they have read all begin anew. --dry-run does it to a copy. An etcd's file is made smaller by etcdctl defrag,
+    for each member, after it.
     """
     as_root(app)
-    if in_etcd(app):
-        raise HostRefused("an etcd uses the space again by itself", "etcdctl defrag gives it back to the file system, member by member")
+    if in_etcd(app) and (dry_run or not served(app)):
+        remedy = "etcdctl defrag gives what is free back to the file system, member by member"
+        raise HostRefused("an etcd is compacted by its registry's service, at once, and not on trial", remedy)
     if dry_run:
         before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
     elif served(app) or elsewhere(app) is not None:
@@ -297,6 +299,8 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
         before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
     if as_json:
         answer("registry-compact", done=not dry_run, before=before, after=after)
+    elif in_etcd(app):
+        say(f"the etcd has {before} bytes, {after} of them in use: etcdctl defrag, for each member, frees the others")
     else:
         which = file_of(app) if elsewhere(app) is None else _called(app)
         say(f"{which} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")

@@ -18,9 +18,9 @@ class World:
         self.names += 1
         return f"list{self.names}"
 
-    def begin(self, rows: int) -> str:
+    def begin(self, rows: int, whose: tuple[str, str] = ("operator", "root")) -> str:
         keys = [f"k{number}" for number in range(rows)]
-        return self.listings.first("nics", "first:1", Rows(keys, [1] * rows, keys), 10).cursor
+        return self.listings.first("nics", "first:1", Rows(keys, [1] * rows, keys), 10, whose).cursor
 
     def read_on(self, cursor: str) -> str:
         return self.listings.more("nics", cursor, 10).cursor
@@ -54,6 +54,17 @@ def test_what_is_kept_has_a_bound_by_what_it_takes(monkeypatch: pytest.MonkeyPat
     assert sum(not world.gone(cursor) for cursor in short) == 1000 // (11 + listings.OVERHEAD), "lists without rows take something, too"
     large = world.begin(5000)
     assert not world.gone(large), "the latest one can be read, however long it is"
+
+
+def test_nobody_throws_away_what_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node begins lists without end: its own go, and not those of whom it has more than."""
+    monkeypatch.setattr(listings, "KEPT", 1000)
+    world = World()
+    lists = [world.begin(200, whose) for whose in (("operator", "ann"), ("importer", "gnt"))]
+    for _ in range(100):
+        last = world.begin(100, ("node", "liar"))
+    assert not any(world.gone(cursor) for cursor in lists) and not world.gone(last)
+    assert world.listings._rows == sum(world.listings._held.values()) <= 1000
 
 
 def test_what_nobody_reads_on_goes() -> None:

@@ -1,0 +1,119 @@
+"""One node does not fill the store; and where it is full all the same, whoever is revoked is shut out by the service that was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from netregistry.model.certificate import Credential
+from netregistry.model.history import Identity
+from netregistry.refusal import Refused
+from netregistry.request import Call, Response, new_id
+from netregistry.service import written
+from netregistry.service.limits import Limits
+from netregistry.service.registry import Registry
+from netregistry.stores.base import Unavailable
+from netregistry.stores.sqlite import SqliteStore
+from tests.support.registry import NODES, OPERATOR, node
+from tests.support.service import Lines
+
+
+class World:
+    """A registry whose time the test turns."""
+
+    def __init__(self) -> None:
+        self.time, self.asked = 1_800_000_000.0, 0
+        self.store = SqliteStore.create(":memory:", "first", lambda: self.time)
+        self.registry = Registry(self.store, "1", Lines(), Limits(), lambda: self.time, lambda: self.time)
+        for number in range(2):
+            assert self.ask("node.join", {"uuid": NODES[number], "name": f"node{number}"}, node(number)).status == 201
+
+    def ask(self, action: str, body: Any, who: Identity = OPERATOR, target: str = "", dry_run: bool = False) -> Response:
+        self.asked += 1
+        return self.registry.answer(Call(new_id(self.time, self.asked), action, target, body, "*" if target else "", dry_run), who)
+
+    def report(self, who: Identity, **more: Any) -> Response:
+        after = self.registry.local.view.shown_revision(f"reports/{who.name}")
+        response = self.ask("report", {"after": after, **more}, who)
+        assert response.status == 200, response
+        return response
+
+    def let_in(self, who: Identity, seconds: float = 0.0) -> bool:
+        serial = f"{int((self.time + seconds) * 1000):012x}{'0' * 20}"
+        try:
+            self.registry.admit(Credential("node", who.name, serial, "aaaaaaaa", self.time + 86400))
+        except Refused as refused:
+            assert refused.more["reason"] == "revoked"
+            return False
+        return True
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.registry.close()
+
+
+LARGE = {"bridges": [f"{number:0200}" for number in range(1000)]}
+
+
+def test_one_node_does_not_fill_the_store(world: World) -> None:
+    """What a short report writes anew counts as well: all that was said of the node before is kept with it."""
+    world.report(node(0), about=LARGE)
+    for _ in range(written.BURST // 200_000 + 1):
+        try:
+            world.report(node(0))
+        except Refused as refused:
+            assert (refused.kind, refused.code) == ("too-many", 429) and refused.more["retry_after"] >= 1
+            break
+    else:
+        raise AssertionError("it goes on for ever")
+    before = world.registry.local.view.revision
+    with pytest.raises(Refused):
+        world.ask("node.set", {"kind": "virtual"}, node(0), NODES[0])
+    assert world.registry.local.view.revision == before
+    world.report(node(1), about=LARGE)  # the others
+    assert world.ask("network.add", {"name": "blue"}).status == 201
+    world.time += 10
+    world.report(node(0))
+
+
+def test_a_node_that_says_all_of_many_nics_anew_is_not_held_up(world: World) -> None:
+    """4000 NICs, 50 at once, and of each more than most say."""
+    for begin in range(0, 4000, 50):
+        nics = [{"nic": f"{begin + each:08x}-1111-4111-8111-111111111111", "state": "running", "refused": "x" * 200} for each in range(50)]
+        world.report(node(0), nics=nics, about={"bridges": [f"br{number}" for number in range(100)]})
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "target"),
+    [("certificate.revoke", {"role": "node", "name": NODES[0]}, ""), ("node.forget", {"force": True}, NODES[0])],
+)
+def test_who_is_revoked_is_out_although_the_store_is_full(
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str, body: Any, target: str
+) -> None:
+    authority = {"id": "aaaaaaaa", "fingerprint": "0" * 64, "certificate": "PEM", "until": world.time + 1e8}
+    assert world.ask("authority.add", authority).status == 201
+    by = Credential("node", NODES[0], "01" * 16, "aaaaaaaa", world.time + 9e6)
+    watched = world.registry.watch(node(0), {"node": NODES[0], "incarnation": NODES[1]}, lambda: None, by)
+    commit = world.store.commit
+
+    def full(*_arguments: object) -> int:
+        raise Unavailable("the etcd is full, and takes no more")
+
+    monkeypatch.setattr(world.store, "commit", full)
+    with pytest.raises(Unavailable):
+        world.ask("network.add", {"name": "blue"})
+    assert world.ask(action, body, node(1), target).status == 403
+    assert world.let_in(node(0)) and not watched.ended
+    with pytest.raises(Refused, match=r"full.*meanwhile") as refused:
+        world.ask(action, body, OPERATOR, target)
+    assert refused.value.kind == "unavailable"
+    assert not world.let_in(node(0)) and world.let_in(node(1)) and watched.ended
+    assert world.let_in(node(0), 1.0), "who joins again when there is room"
+    monkeypatch.setattr(world.store, "commit", commit)
+    assert world.ask(action, body, OPERATOR, target).status == 200
+    assert not world.let_in(node(0))
