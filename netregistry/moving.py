@@ -73,12 +73,37 @@ def _name(source: Store) -> str:
 
 
 def _marked(client: Client, source: SqliteStore, name: str, found: Facts | None, where: str, before: str) -> Facts:
-    """Copy a file to an etcd; the file says that it was moved before the etcd says that it is whole. Raises as ``move`` does."""
+    """Copy a file to an etcd; the file says that it was moved before the etcd says that it is whole. Raises as ``move`` does.
+
+    It says so no more where the copy was refused, and the etcd has not become the registry, and will not.
+    """
+    marked = False
+
+    def last() -> None:
+        nonlocal marked
+        source.note(**{MARK: where})
+        marked = True
+
     try:
-        return filled(client, source, name, found, lambda: source.note(**{MARK: where}))
-    except HostRefused:
-        source.note(**{MARK: before})  # the etcd has not become the registry, and will not
+        return filled(client, source, name, found, last)
+    except HostRefused as error:
+        if marked and not _never(client, name):
+            remedy = "netcommon registry move --to the same etcd, once it answers, finishes it"
+            raise HostRefused(f"it is not known whether {client.place} has become the registry: {error}", remedy) from None
+        source.note(**{MARK: before})
         raise
+
+
+def _never(client: Client, name: str) -> bool:
+    """Tell whether the copy of a file has not become the registry in an etcd, and see to it that it will not. ``name``: its state."""
+    try:
+        found = facts(client)
+        if found is None or found.whole or found.moved or found.source != name:
+            return False  # it is, or has been for a moment: another copy may have begun since
+        begun(client, found, found)  # the word that it is whole may be under way still: it is refused from now on
+    except (TryAgain, HostRefused):
+        return False
+    return True
 
 
 def _aside(path: str) -> None:

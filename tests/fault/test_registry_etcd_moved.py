@@ -166,6 +166,50 @@ def test_a_move_that_is_refused_leaves_the_file_the_registry(registry: Registry,
         assert named(registry, "second") == ["first", "second"]
 
 
+@pytest.mark.parametrize("then", ["whole", "unknown", "another", "late"])
+def test_a_move_that_is_refused_when_the_etcd_may_be_whole_leaves_the_mark(
+    registry: Registry, one: Cluster, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """As when auth is turned on just then. Otherwise both would be the registry: the file, and the etcd."""
+    late: list[tuple[Facts, Facts | None]] = []
+
+    def act(client: Client, goes: Facts, before: Facts | None = None, clear: bool = False) -> None:
+        if not goes.whole:
+            begun(client, goes, before, clear)
+            return
+        if then == "late":
+            late.append((goes, before))
+        else:
+            begun(client, goes, before, clear)
+            if then == "another":
+                held = facts(client)
+                begun(client, Facts("another", False, "other:1", 0), held, True)
+            if then == "unknown":
+                patch.setattr(moving, "facts", refuses)
+        patch.setattr(transfer, "facts", refuses)
+        raise HostRefused("permission denied")
+
+    def refuses(_client: Client) -> None:
+        raise HostRefused("permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "begun", act)
+        with pytest.raises(HostRefused, match="permission denied"):
+            moving.move(str(registry.file), one.url)
+    if then == "late":  # nothing was whole, and what comes late is refused
+        with contextlib.closing(Client(one.place)) as client, pytest.raises(HostRefused, match="somebody else"):
+            begun(client, *late[0])
+        with serving(registry):
+            assert named(registry) == ["first"]
+        return
+    refused(registry, 69, f"was moved to '{one.url}'", "serve")
+    if then != "another":
+        registry.command("move", "--to", one.url)
+        registry.kept_by(one.url)
+        with serving(registry):
+            assert named(registry) == ["first"]
+
+
 def test_a_move_is_not_said_to_be_done_by_an_etcd_that_has_another_registry(registry: Registry, one: Cluster, tmp_path: Path) -> None:
     registry.command("move", "--to", one.url)
     other = Registry(tmp_path / "other")
