@@ -19,7 +19,7 @@ from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
-from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, UNFINISHED, moved_to, removed, synchronise_folder
+from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, NEW, UNFINISHED, moved_to, removed, synchronise_folder
 from netregistry.transfer import EACH, TOLD, compared, count, filled, said, write_all
 from runtime.errors import HostRefused, TryAgain, escaped
 
@@ -37,7 +37,7 @@ def move(path: str, where: str, lost: bool = False) -> tuple[str, int]:
 
     Raises TryAgain where a service has the file open; HostRefused, Damaged, Unavailable.
     """
-    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+    with files.alone(path), contextlib.closing(Client(place(where), EACH, TOLD)) as client:
         aside = not os.path.exists(path) and os.path.exists(path + MOVED)
         at = path + MOVED if aside else path
         before = moved_to(at)
@@ -170,7 +170,7 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
 
     Raises HostRefused, Damaged, Unavailable.
     """
-    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+    with files.alone(path), contextlib.closing(Client(place(where), EACH, TOLD)) as client:
         found = facts(client)
         if found is None or not (found.whole or found.moved):
             what = "no registry" if found is None else "a copy that is not finished"
@@ -190,8 +190,8 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
         try:
             if not there:
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _fetched(client, found, f"{path}.new")
-                files.replaced(path, f"{path}.new")
+                _fetched(client, found, path + NEW)
+                files.replaced(path, path + NEW)
             elif os.path.exists(path + MOVED):
                 files.set_aside(path)
         except OSError as error:

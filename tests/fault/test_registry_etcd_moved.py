@@ -17,8 +17,7 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import Place, place
-from netregistry.stores.files import REPLACED
-from netregistry.stores.sqlite_file import MOVED, removed
+from netregistry.stores.sqlite_file import MOVED, REPLACED, removed
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from tests.support.etcd import Cluster
 from tests.support.registry_process import Registry
@@ -387,6 +386,31 @@ print(database.execute("SELECT count(*) FROM items").fetchone()[0])
 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 database.close()
 """
+
+
+def test_a_restore_that_is_refused_leaves_what_is_kept(
+    registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has been quicker: what it has put there is not what stood there before, of which the only copy may be kept here."""
+    registry.command("move", "--to", one.url)
+    copy, kept = tmp_path / "copy.sqlite", tmp_path / "kept.sqlite"
+    transfer.copy(one.url, str(copy))
+    filed = transfer._filed
+
+    def late(source: EtcdStore, file: str) -> None:
+        monkeypatch.setattr(transfer, "_filed", filed)
+        with pytest.raises(TryAgain, match="another netcommon registry"):
+            transfer.bring_back(str(copy), one.url, str(kept))
+        transfer.bring_back(str(copy), one.url, str(tmp_path / "elsewhere/kept.sqlite"))
+        filed(source, file)
+
+    kept.write_bytes(b"precious")
+    monkeypatch.setattr(transfer, "_filed", late)
+    with pytest.raises(HostRefused, match="somebody else has begun"):
+        transfer.bring_back(str(copy), one.url, str(kept))
+    assert kept.read_bytes() == b"precious" and sorted(each.name for each in tmp_path.glob("kept*")) == ["kept.sqlite"]
+    transfer.bring_back(str(copy), one.url, str(kept))
+    assert kept.read_bytes() != b"precious"
 
 
 # -- members of more than one etcd
