@@ -19,6 +19,7 @@ from netregistry.model.node import Gone
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
 from netregistry.stores.base import Delete, Expect, Put
+from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -79,7 +80,12 @@ class Leader:
         return rest.since <= now < min(rest.until, self._looked + EVERY) and now >= self._looked
 
     def work(self) -> Work:
-        """Do all that is due."""
+        """Do all that is due; also where the store takes nothing, let it forget."""
+        refused = None
+        try:
+            yield from self.forget()
+        except NetcommonError as error:  # told when the rest is done
+            refused = error
         began, view = self._core.now(), self._core.view
         latest = self._patient if self._waits() else float("inf")
         due = yield from self._requests()
@@ -89,6 +95,13 @@ class Leader:
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
             yield from self._trimmed()
+        if refused is not None:
+            raise refused
+
+    def forget(self) -> Work:
+        """Let the store forget what was overwritten a while ago. It needs no room, and who does not lead may do it too."""
+        now = self._core.now()
+        if not self._marks or not 0 <= now - self._marks[-1][0] < EVERY:
             self._noted()
         if self._floor < self._old:
             until = min(self._floor + FORGOTTEN, self._old)

@@ -19,7 +19,7 @@ from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
-from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, UNFINISHED, moved_to, removed, synchronise_folder
+from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, NEW, UNFINISHED, moved_to, removed, synchronise_folder
 from netregistry.transfer import EACH, TOLD, compared, count, filled, said, write_all
 from runtime.errors import HostRefused, TryAgain, escaped
 
@@ -37,7 +37,7 @@ def move(path: str, where: str, lost: bool = False) -> tuple[str, int]:
 
     Raises TryAgain where a service has the file open; HostRefused, Damaged, Unavailable.
     """
-    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+    with files.alone(path), contextlib.closing(Client(place(where), EACH, TOLD)) as client:
         aside = not os.path.exists(path) and os.path.exists(path + MOVED)
         at = path + MOVED if aside else path
         before = moved_to(at)
@@ -73,12 +73,37 @@ def _name(source: Store) -> str:
 
 
 def _marked(client: Client, source: SqliteStore, name: str, found: Facts | None, where: str, before: str) -> Facts:
-    """Copy a file to an etcd; the file says that it was moved before the etcd says that it is whole. Raises as ``move`` does."""
+    """Copy a file to an etcd; the file says that it was moved before the etcd says that it is whole. Raises as ``move`` does.
+
+    It says so no more where the copy was refused, and the etcd has not become the registry, and will not.
+    """
+    marked = False
+
+    def last() -> None:
+        nonlocal marked
+        source.note(**{MARK: where})
+        marked = True
+
     try:
-        return filled(client, source, name, found, lambda: source.note(**{MARK: where}))
-    except HostRefused:
-        source.note(**{MARK: before})  # the etcd has not become the registry, and will not
+        return filled(client, source, name, found, last)
+    except HostRefused as error:
+        if marked and not _never(client, name):
+            remedy = "netcommon registry move --to the same etcd, once it answers, finishes it"
+            raise HostRefused(f"it is not known whether {client.place} has become the registry: {error}", remedy) from None
+        source.note(**{MARK: before})
         raise
+
+
+def _never(client: Client, name: str) -> bool:
+    """Tell whether the copy of a file has not become the registry in an etcd, and see to it that it will not. ``name``: its state."""
+    try:
+        found = facts(client)
+        if found is None or found.whole or found.moved or found.source != name:
+            return False  # it is, or has been for a moment: another copy may have begun since
+        begun(client, found, found)  # the word that it is whole may be under way still: it is refused from now on
+    except (TryAgain, HostRefused):
+        return False
+    return True
 
 
 def _aside(path: str) -> None:
@@ -145,7 +170,7 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
 
     Raises HostRefused, Damaged, Unavailable.
     """
-    with contextlib.closing(Client(place(where), EACH, TOLD)) as client:
+    with files.alone(path), contextlib.closing(Client(place(where), EACH, TOLD)) as client:
         found = facts(client)
         if found is None or not (found.whole or found.moved):
             what = "no registry" if found is None else "a copy that is not finished"
@@ -165,8 +190,8 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
         try:
             if not there:
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _fetched(client, found, f"{path}.new")
-                files.replaced(path, f"{path}.new")
+                _fetched(client, found, path + NEW)
+                files.replaced(path, path + NEW)
             elif os.path.exists(path + MOVED):
                 files.set_aside(path)
         except OSError as error:

@@ -7,6 +7,7 @@ of its commits tests that nobody else has begun another one. Whatever it was end
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import tempfile
@@ -20,8 +21,9 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import place
+from netregistry.stores.files import alone
 from netregistry.stores.sqlite import SqliteStore
-from netregistry.stores.sqlite_file import UNFINISHED, removed
+from netregistry.stores.sqlite_file import ENDS, NEW, UNFINISHED, removed, synchronise_folder
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -42,22 +44,32 @@ def bring_back(backup: str, where: str, kept: str, allowed: Callable[[Facts | No
 
     Raises HostRefused, Damaged, Unavailable.
     """
-    with contextlib.closing(Client(place(where), EACH, TOLD)) as client, _copied(backup) as source:
+    with alone(kept), contextlib.closing(Client(place(where), EACH, TOLD)) as client, _copied(backup) as source:
         found = facts(client)
         allowed(found)
         if found is not None and (found.whole or found.moved):
-            _kept(client, kept)
+            _kept(client, found, kept)
         return filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found, lambda: None).epoch
 
 
-def _kept(client: Client, file: str) -> None:
-    """Copy the registry in an etcd to a file, in the place of an earlier one. Raises HostRefused, Unavailable."""
+def _kept(client: Client, found: Facts, file: str) -> None:
+    """Copy the registry in an etcd to a file, and put that in the place of an earlier one when it is whole, and of what was ``found``.
+
+    Raises HostRefused, also where somebody else has begun meanwhile: then the earlier file stays; Unavailable.
+    """
+    made = file + NEW
     try:
-        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        removed(file)
+        removed(made)
+        _filed(EtcdStore.unfinished(client), made)
+        if facts(client) != found:
+            removed(made)
+            raise HostRefused(f"somebody else has begun with {client.place}, too")
+        for end in ENDS[1:]:  # of an earlier one: they would go into this one
+            Path(file + end).unlink(missing_ok=True)
+        os.replace(made, file)
+        synchronise_folder(file)
     except OSError as error:
         raise HostRefused(f"cannot make {escaped(file)}: {error.strerror}") from None
-    _filed(EtcdStore.unfinished(client), file)
 
 
 def copy(where: str, file: str) -> None:

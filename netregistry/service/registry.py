@@ -251,7 +251,12 @@ class Registry:
             self.log.warning("another service leads now, or this one was held up")
             self._leader = 0
         if not self._leader and self.store.get(keys.LEADER) is None:
-            self._leader = self.local.run(self.local.leader.elected(LEADING))
+            try:
+                self._leader = self.local.run(self.local.leader.elected(LEADING))
+            except Unavailable:  # one that is full gives no lease, and has room again only when it forgets
+                self.local.catch_up()
+                self.local.run(self.local.leader.forget())
+                raise
         if self._leader:
             self.local.work()
         else:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from netregistry.stores.sqlite import SqliteStore
-from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, gone, moved_to, no_log_alone, removed, synchronise_folder
+from netregistry.stores.sqlite_file import (
+    ENDS,
+    MARK,
+    MOVED,
+    NEW,
+    REPLACED,
+    gone,
+    moved_to,
+    no_log_alone,
+    not_there,
+    removed,
+    synchronise_folder,
+)
 from runtime.errors import HostRefused, TryAgain, escaped
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FILE = "/var/lib/netregistry/registry.sqlite"
-REPLACED = ".replaced"  #: what stood in the place of one that was brought back
+HERE = "move it away where it is not wanted; netcommon registry authority rotate makes an authority, where init was ended before it did"
 BACKUP = ".backup-"  #: folders beside the registry in which its service makes copies
 
 
@@ -22,23 +40,53 @@ def swept(path: str) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def begin(path: str) -> str:
-    """Make a registry that holds nothing, and its folder; give its epoch. Raises HostRefused, also where it was moved; Unavailable."""
-    if os.path.exists(path + MOVED):
-        raise gone(path, moved_to(path + MOVED))
-    _folder(path)
-    epoch = secrets.token_hex(4)
-    SqliteStore.create(path, epoch).close()
-    return epoch
+@contextlib.contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Let no other process make, replace or move the registry of a file meanwhile: they would share the names of what they make.
 
-
-def _folder(path: str) -> None:
-    """Make the folder of a registry, root's alone, unless it is there. Raises HostRefused."""
-    folder = Path(path).parent
+    The file's folder is made if need be, and locked. Raises TryAgain where another one is at work, HostRefused.
+    """
+    folder = Path(path).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise HostRefused(f"cannot make {escaped(folder)}: {error.strerror}") from None
+        raise HostRefused(f"cannot make {escaped(str(folder))}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TryAgain(f"another netcommon registry init, restore or move is at work in {escaped(str(folder))}") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def begin(path: str) -> str:
+    """Make a registry that holds nothing, and its folder; give its epoch. It is there as a whole, or not at all.
+
+    Raises HostRefused, also where it was moved, or where what a restore has begun or kept is there without it; TryAgain, Unavailable.
+    """
+    if os.path.exists(path + MOVED):
+        raise gone(path, moved_to(path + MOVED))
+    made, epoch = f"{path}.init", secrets.token_hex(4)
+    with alone(path):
+        if os.path.lexists(path):
+            raise HostRefused(f"{escaped(path)} is there already", HERE)
+        if (refusal := not_there(path)) is not None:
+            raise refusal
+        no_log_alone(path)
+        try:
+            removed(made)
+            SqliteStore.create(made, epoch).close()
+            os.link(made, path)
+            removed(made)
+            synchronise_folder(path)
+        except FileExistsError:
+            raise HostRefused(f"{escaped(path)} is there already", HERE) from None
+        except OSError as error:
+            raise HostRefused(f"cannot make {escaped(path)}: {error.strerror}") from None
+    return epoch
 
 
 def copy(path: str, target: str) -> None:
@@ -58,14 +106,18 @@ def compact(path: str) -> tuple[int, int, str]:
 def bring_back(backup: str, path: str) -> str:
     """Put a copy in the place of the registry, in a new epoch; give that. What stood there is kept beside it.
 
-    The folder is made if need be. The copy itself is read alone. Whoever calls it has made sure that no etcd keeps the registry
-    (netregistry.moving).
+    The copy itself is read alone. Whoever calls it has made sure that no etcd keeps the registry (netregistry.moving).
 
     Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
     """
-    beside = f"{path}.new"
+    with alone(path):
+        return _brought_back(backup, path)
+
+
+def _brought_back(backup: str, path: str) -> str:
+    """Do what ``bring_back`` says, while no other process does."""
+    beside = path + NEW
     copied = f"{beside}.copy"
-    _folder(path)
     try:
         removed(beside)
         removed(copied)
@@ -88,12 +140,18 @@ def bring_back(backup: str, path: str) -> str:
 def replaced(path: str, beside: str) -> None:
     """Put the file ``beside`` in the place of a registry, which is kept, with the log that belongs to it. Raises OSError, TryAgain.
 
-    One that was moved to an etcd is kept too, under a name by which nobody takes the new one for moved.
+    Where it has no log there is a registry at every moment. One that was moved to an etcd is kept too, under a name by which nobody takes
+    the new one for moved.
     """
     no_log_alone(path)
     if os.path.exists(path):
         _closed(path)
-        _renamed(path, path + REPLACED)
+        if os.path.exists(f"{path}-wal"):
+            _renamed(path, path + REPLACED)
+        else:
+            Path(f"{path}-shm").unlink(missing_ok=True)  # an index of nothing
+            removed(path + REPLACED)
+            os.link(path, path + REPLACED)
     os.replace(beside, path)
     set_aside(path)
 

@@ -35,6 +35,8 @@ PASSING = frozenset(
 NOT_WRITTEN = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY))
 DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 MOVED = ".moved"  #: the end of the name of a file whose content is kept by an etcd now
+REPLACED = ".replaced"  #: what stood in the place of one that was brought back
+NEW = ".new"  #: what is to stand there
 MARK, UNFINISHED = "moved", "unfinished"  #: facts of a file: the etcd that its registry was moved to; that it is a copy being made
 ENDS = ("", "-wal", "-shm")  #: a file, its log, and the index of that (https://www.sqlite.org/tempfiles.html)
 
@@ -99,7 +101,7 @@ def examine(path: str, moved: bool = False) -> None:
     if not os.path.exists(path):
         if os.path.exists(path + MOVED):
             raise gone(path, moved_to(path + MOVED))
-        raise HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
+        raise not_there(path) or HostRefused(f"{escaped(path)} is not there", "netcommon registry init makes one")
     if os.path.exists(path + MOVED) and not moved:
         raise gone(path, moved_to(path + MOVED))  # what lies here now is what was there before, or a copy of it
     try:
@@ -126,6 +128,17 @@ def examine(path: str, moved: bool = False) -> None:
         if code in PASSING:
             raise Unavailable(_passing(path, error)) from None
         raise Damaged(f"{escaped(path)} is damaged: {error}", REMEDY) from None
+
+
+def not_there(path: str) -> HostRefused | None:
+    """Say of a file that is not there that a registry was: what a restore that was killed, or was done, has left lies beside it."""
+    for end, what in ((NEW, "a restore was begun, and not finished"), (REPLACED, "what stood in its place is kept")):
+        if os.path.lexists(path + end):
+            remedy = (
+                f"netcommon registry restore FILE, of a backup or of what is kept; to begin with nothing, move {escaped(path + end)} away"
+            )
+            return HostRefused(f"{escaped(path)} is not there, but {escaped(path + end)}: {what}", remedy)
+    return None
 
 
 def gone(path: str, where: str) -> HostRefused:

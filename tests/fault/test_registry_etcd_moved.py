@@ -17,8 +17,7 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import Place, place
-from netregistry.stores.files import REPLACED
-from netregistry.stores.sqlite_file import MOVED, removed
+from netregistry.stores.sqlite_file import MOVED, REPLACED, removed
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from tests.support.etcd import Cluster
 from tests.support.registry_process import Registry
@@ -164,6 +163,50 @@ def test_a_move_that_is_refused_leaves_the_file_the_registry(registry: Registry,
             moving.move(str(registry.file), one.url)
     with serving(registry):
         assert named(registry, "second") == ["first", "second"]
+
+
+@pytest.mark.parametrize("then", ["whole", "unknown", "another", "late"])
+def test_a_move_that_is_refused_when_the_etcd_may_be_whole_leaves_the_mark(
+    registry: Registry, one: Cluster, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """As when auth is turned on just then. Otherwise both would be the registry: the file, and the etcd."""
+    late: list[tuple[Facts, Facts | None]] = []
+
+    def act(client: Client, goes: Facts, before: Facts | None = None, clear: bool = False) -> None:
+        if not goes.whole:
+            begun(client, goes, before, clear)
+            return
+        if then == "late":
+            late.append((goes, before))
+        else:
+            begun(client, goes, before, clear)
+            if then == "another":
+                held = facts(client)
+                begun(client, Facts("another", False, "other:1", 0), held, True)
+            if then == "unknown":
+                patch.setattr(moving, "facts", refuses)
+        patch.setattr(transfer, "facts", refuses)
+        raise HostRefused("permission denied")
+
+    def refuses(_client: Client) -> None:
+        raise HostRefused("permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "begun", act)
+        with pytest.raises(HostRefused, match="permission denied"):
+            moving.move(str(registry.file), one.url)
+    if then == "late":  # nothing was whole, and what comes late is refused
+        with contextlib.closing(Client(one.place)) as client, pytest.raises(HostRefused, match="somebody else"):
+            begun(client, *late[0])
+        with serving(registry):
+            assert named(registry) == ["first"]
+        return
+    refused(registry, 69, f"was moved to '{one.url}'", "serve")
+    if then != "another":
+        registry.command("move", "--to", one.url)
+        registry.kept_by(one.url)
+        with serving(registry):
+            assert named(registry) == ["first"]
 
 
 def test_a_move_is_not_said_to_be_done_by_an_etcd_that_has_another_registry(registry: Registry, one: Cluster, tmp_path: Path) -> None:
@@ -343,6 +386,31 @@ print(database.execute("SELECT count(*) FROM items").fetchone()[0])
 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 database.close()
 """
+
+
+def test_a_restore_that_is_refused_leaves_what_is_kept(
+    registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has been quicker: what it has put there is not what stood there before, of which the only copy may be kept here."""
+    registry.command("move", "--to", one.url)
+    copy, kept = tmp_path / "copy.sqlite", tmp_path / "kept.sqlite"
+    transfer.copy(one.url, str(copy))
+    filed = transfer._filed
+
+    def late(source: EtcdStore, file: str) -> None:
+        monkeypatch.setattr(transfer, "_filed", filed)
+        with pytest.raises(TryAgain, match="another netcommon registry"):
+            transfer.bring_back(str(copy), one.url, str(kept))
+        transfer.bring_back(str(copy), one.url, str(tmp_path / "elsewhere/kept.sqlite"))
+        filed(source, file)
+
+    kept.write_bytes(b"precious")
+    monkeypatch.setattr(transfer, "_filed", late)
+    with pytest.raises(HostRefused, match="somebody else has begun"):
+        transfer.bring_back(str(copy), one.url, str(kept))
+    assert kept.read_bytes() == b"precious" and sorted(each.name for each in tmp_path.glob("kept*")) == ["kept.sqlite"]
+    transfer.bring_back(str(copy), one.url, str(kept))
+    assert kept.read_bytes() != b"precious"
 
 
 # -- members of more than one etcd

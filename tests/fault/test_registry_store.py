@@ -19,8 +19,9 @@ import pytest
 
 from netregistry.stores import sqlite
 from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
-from netregistry.stores.files import REPLACED, bring_back
+from netregistry.stores.files import alone, begin, bring_back
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.stores.sqlite_file import REPLACED
 from runtime.errors import HostRefused, TryAgain
 from tests.support import notes, syscalls
 from tests.support.bootstrap import ROOT
@@ -462,3 +463,88 @@ def test_a_folder_that_nothing_can_be_written_to(tmp_path: Path, path: Path) -> 
     with pytest.raises(HostRefused, match="cannot put"):
         bring_back(str(copy), str(path))
     assert path.read_bytes() == before and folder.is_dir()
+
+
+def ended(act: Callable[[], object], at: int) -> bool:
+    """Do something that ends before it gives a file its name for the ``at``-th time; tell whether it came so far."""
+    left = at
+
+    def before(call: Callable[..., None]) -> Callable[..., None]:
+        def counted(*given: str) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            call(*given)
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("replace", "link"):
+            patch.setattr(os, name, before(getattr(os, name)))
+        try:
+            act()
+        except KeyboardInterrupt:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_restore_that_was_ended_leaves_a_registry_or_says_that_there_was_one(tmp_path: Path, log: bool) -> None:
+    """Otherwise init would make one that holds nothing, and all addresses would be free. ``log``: of a file that is damaged."""
+    at = 1
+    while True:
+        path, copy = tmp_path / str(at) / "registry.sqlite", tmp_path / f"copy{at}"
+        path.parent.mkdir()
+        with SqliteStore.create(str(path), "first") as store:
+            store.commit([], [Put("wanted", b"")])
+            store.backup(str(copy))
+        if log:
+            killed_with_a_log(path)
+            path.write_bytes(bytes(len(path.read_bytes())))
+        if not ended(lambda: bring_back(str(copy), str(path)), at):  # noqa: B023  # called in this turn
+            break
+        with pytest.raises(HostRefused) as refused:
+            begin(str(path))
+        if path.exists():
+            assert "is there already" in str(refused.value)
+            if not log:
+                with SqliteStore(str(path)) as store:
+                    assert store.get("wanted")
+        else:
+            assert log and ("restore" in str(refused.value) or "-wal is there without" in str(refused.value))
+            with pytest.raises(HostRefused, match="netcommon registry restore FILE"):
+                SqliteStore(str(path))
+        at += 1
+    assert at > 2
+    path.unlink()
+    with pytest.raises(HostRefused, match=f"registry.sqlite{REPLACED}"):
+        begin(str(path))
+
+
+def test_a_registry_is_made_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new/registry.sqlite"
+    code = (
+        "import os, sys\nfrom netregistry.stores import files, sqlite\n"
+        "sqlite.connect = lambda _path: os.kill(os.getpid(), 9)\nfiles.begin(sys.argv[1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL and not path.exists()
+    epoch = begin(str(path))
+    assert [each.name for each in path.parent.iterdir()] == ["registry.sqlite"] and path.stat().st_mode & 0o777 == 0o600
+    with SqliteStore(str(path)) as store:
+        assert store.epoch == epoch
+    with pytest.raises(HostRefused, match="authority rotate"):
+        begin(str(path))
+
+
+def test_one_process_at_a_time_makes_or_replaces_a_registry(tmp_path: Path, path: Path) -> None:
+    with SqliteStore(str(path)) as store:
+        store.backup(str(tmp_path / "copy"))
+    before = contents(path.parent)
+    acts: tuple[Callable[[], str], ...] = (lambda: bring_back(str(tmp_path / "copy"), str(path)), lambda: begin(f"{path}.other"))
+    with alone(str(path)):
+        for refused in acts:
+            with pytest.raises(TryAgain, match="another netcommon registry"):
+                refused()
+    assert contents(path.parent) == before

@@ -109,7 +109,7 @@ def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
     as_root(app)
     path, moving = store_of(app), import_module("netregistry.moving")
     if in_etcd(app):
-        kept = file_of(app) + import_module("netregistry.stores.files").REPLACED
+        kept = file_of(app) + import_module("netregistry.stores.sqlite_file").REPLACED
         allowed = partial(moving.still_there, where=path, lost=lost)
         epoch = import_module("netregistry.transfer").bring_back(file, path, kept, allowed)
     else:

@@ -9,7 +9,7 @@ import pytest
 from netregistry import leader
 from netregistry.local import Local
 from netregistry.model.history import Identity
-from netregistry.stores.base import Compacted
+from netregistry.stores.base import Compacted, Unavailable
 from tests.support.registry import Registry
 
 
@@ -164,3 +164,36 @@ def test_what_is_forgotten_after_a_start_is_forgotten_in_parts(registry: Registr
         floors.append(refused.value.floor)
         registry.passes(1)
     assert floors[-1] == newest and all(0 < after - before <= 50 for before, after in pairwise(floors))
+
+
+def test_a_store_that_is_full_forgets_though_something_is_due(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To forget needs no room, and is what gives some."""
+    nic = registry.nic()
+    registry.do("nic.delete", nic.uuid)  # whose quarantines end, which is to be written
+    newest = registry.local.view.revision
+    registry.passes(1)
+
+    def full(*_given: object) -> None:
+        raise Unavailable("full")
+
+    monkeypatch.setattr(registry.store, "commit", full)
+    for seconds in (3700, 1):
+        with pytest.raises(Unavailable, match="full"):
+            registry.passes(seconds)
+    with pytest.raises(Compacted) as refused:
+        registry.store.watch("", 0)
+    assert refused.value.floor == newest
+
+
+def test_a_store_that_does_not_forget_has_the_rest_done(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    nic = registry.nic()
+    registry.do("nic.delete", nic.uuid)
+    registry.passes(1)
+
+    def refuses(*_given: object) -> None:
+        raise Unavailable("not now")
+
+    monkeypatch.setattr(registry.store, "compact", refuses)
+    with pytest.raises(Unavailable, match="not now"):
+        registry.passes(4000)
+    assert [item for item in registry.store.list("history/").items if b"quarantine.end" in item.value]

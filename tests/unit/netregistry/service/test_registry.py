@@ -12,6 +12,7 @@ from netregistry.request import Call, new_id
 from netregistry.service.limits import Limits
 from netregistry.service.registry import Registry
 from netregistry.service.streams import Channel
+from netregistry.stores.base import Compacted, Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.service import Lines
 
@@ -143,3 +144,20 @@ def test_leases_that_have_ended_keep_none_from_being_kept(world: World, monkeypa
         turns.append(world.alive - before)
         assert 0 < turns[-1] <= 3, "none was lost, and nobody waits for long"
         assert len(turns) <= COUNT // 2
+
+
+def test_a_store_that_gives_no_lease_forgets_though_nobody_leads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An etcd that is full gives none, and has room again only when it forgets: after a restart of the service nobody would lead."""
+
+    def full(_seconds: float) -> int:
+        raise Unavailable("full")
+
+    monkeypatch.setattr(world.store, "grant", full)
+    newest = world.store.list("", limit=1).revision
+    for seconds in (1, 3700, 1):
+        world.time += seconds
+        with pytest.raises(Unavailable, match="full"):
+            world.registry.tick()
+    with pytest.raises(Compacted) as refused:
+        world.store.watch("", 0)
+    assert refused.value.floor >= newest
