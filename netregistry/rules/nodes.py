@@ -139,7 +139,7 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     alive = view.alive(node.uuid)
     made = Reports(request, view.epoch, now, about, alive.incarnation if alive is not None else "")
     changes: list[Put | Delete] = [Put(key, dump(made))]
-    changes += [Put(keys.seen(who.name, report.nic), dump(report)) for report in wanted.nics]
+    changes += [Put(keys.seen(who.name, report.nic), dump(_moved(view, who.name, report))) for report in wanted.nics]
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
     tests = [Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))]
     reports = {**{report.nic: report for report in wanted.nics}, **dict.fromkeys(wanted.removed)}
@@ -151,6 +151,21 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit
+
+
+def _moved(view: View, node: str, report: Report) -> Report:
+    """Note on a report of a NIC's master on which other node its guest was, or came to, when it stopped here; none where several say so.
+
+    It stays until the report goes: a node that says so afterwards could say it of any guest that is off.
+    """
+    before: Report | None = view.get(keys.seen(node, report.nic))
+    nic = view.nic(report.nic)
+    moved_to = before.moved_to if before is not None else ""
+    stops = report.state == "stopped" and before is not None and before.state != "stopped"
+    if stops and nic is not None and nic.master == f"node:{node}":
+        others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state != "stopped"]
+        moved_to = others[0] if len(others) == 1 else ""
+    return report._replace(moved_to=moved_to)
 
 
 def _news(view: View, node: str, uuid: str, report: Report | None) -> bool:

@@ -89,7 +89,11 @@ def authority_list(app: App, as_json: bool) -> None:
 
 
 @authority.command("rotate")
-@click.option("--lost", is_flag=True, help="The key of the one that signs is lost: nobody will know the new one, and all join again.")
+@click.option(
+    "--lost",
+    is_flag=True,
+    help="The key of the one that signs is lost, or somebody else has it: nobody will know the new one, and all join again.",
+)
 @json_option
 @click.pass_obj
 def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
