@@ -39,7 +39,8 @@ VERDICTS = {
     64: "its certificate is for other addresses",
 }
 VERDICTS_HELP = {
-    9: "set the clocks of both machines",
+    9: "set the clocks of both machines; where they are right, its authority was made while its clock was fast, and netcommon registry "
+    "authority rotate on its machine makes another, and token create a token for that",
     10: "set the clocks of both machines, or look at its log",
     62: "[registry] names, on its machine, says for which",
     64: "[registry] names, on its machine, says for which",

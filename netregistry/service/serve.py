@@ -135,15 +135,15 @@ async def serving(
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
         bound = stack.enter_context(_listening(listen))
+        looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING))) if front is not None else None
+        elsewhere = [stack.enter_context(each) for each in listened(others)]  # nobody is let in before all are bound
         server = cast("web.Server", runner.server)
         speak = partial(Connection, server, asyncio.get_running_loop(), service.figures, log)
         tls = Door(others, os.path.dirname(listen), registry.local.core, service.figures.away)
         doors = [asyncio.create_task(_accept(bound, partial(_let_in, server, speak, limits), log))]
-        if front is not None:
-            looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING)))
+        if looking is not None:
             doors.append(asyncio.create_task(_accept(looking, partial(_let_in, server, partial(speak, looks=True), limits), log)))
-        for each in listened(others):
-            stack.enter_context(each)
+        for each in elsewhere:
             each.listen(BACKLOG)
             each.setblocking(False)
             doors.append(asyncio.create_task(_accept(each, partial(_let_in_by_tls, tls, server, speak, limits), log)))

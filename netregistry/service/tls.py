@@ -33,6 +33,7 @@ HANDSHAKE = 10.0  #: seconds
 HANDSHAKES = 256  #: at a time
 NEWCOMERS = 128  #: connections without a certificate at a time
 OF_ONE = 64  #: connections by one certificate at a time; an agent has two
+UNPRIVILEGED = 1024  #: the first port that may be listened on without a capability (ip(7), capabilities(7))
 FAREWELL = 1.0  #: seconds for the other side to end a connection that is ended here
 MOMENT = 0.5  #: seconds for who is refused to end the connection
 STAY = 30.0  #: seconds that such a connection lasts
@@ -302,5 +303,8 @@ def listened(listening: Listening) -> list[socket.socket]:
             what = f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}"
             if error.errno == errno.EADDRNOTAVAIL:
                 raise TryAgain(f"{what}: this machine has no such address now, and [registry] listen names it") from None
+            if error.errno in (errno.EACCES, errno.EPERM) and port < UNPRIVILEGED:
+                advice = f"[registry] listen names a port above {UNPRIVILEGED - 1}, as 8931: the service has no capability for those below"
+                raise HostRefused(what, advice) from None
             raise HostRefused(what, "[registry] listen names addresses of this machine that nobody else has") from None
     return found

@@ -28,9 +28,9 @@ AUTHORITY = x509.make_authority(time.time())
 
 
 @contextmanager
-def dripping(folder: Path, name: str) -> Iterator[Client]:
-    """Answer a byte now and then, with a certificate for ``name``; give a client of it."""
-    pem, _until = x509.make_service([name], AUTHORITY.authority, AUTHORITY.key, time.time())
+def dripping(folder: Path, name: str, authority: x509.Made = AUTHORITY, now: float = 0.0) -> Iterator[Client]:
+    """Answer a byte now and then, with a certificate for ``name`` that is made ``now``; give a client of it."""
+    pem, _until = x509.make_service([name], authority.authority, authority.key, now or time.time())
     path = folder / "service.pem"
     path.write_text(pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -54,7 +54,7 @@ def dripping(folder: Path, name: str) -> Iterator[Client]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=accept, args=(listener,), daemon=True)
         thread.start()
-        place = TlsPlace("localhost", listener.getsockname()[1], lambda: trusting(text=AUTHORITY.authority.certificate))
+        place = TlsPlace("localhost", listener.getsockname()[1], lambda: trusting(text=authority.authority.certificate))
         try:
             with Client(Places([place]), seconds=1.0) as client:
                 yield client
@@ -75,6 +75,14 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_another(tmp_path: Pat
 def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     with dripping(tmp_path, "other.example.com") as client, pytest.raises(NetcommonError, match=r"for other names: \[registry\] names"):
         client.get("nics")
+
+
+def test_an_authority_that_was_made_while_the_clock_was_fast_is_made_anew(tmp_path: Path) -> None:
+    """No clock that is right helps."""
+    then = time.time() + 3e8
+    with dripping(tmp_path, "localhost", x509.make_authority(then), then) as client, pytest.raises(NetcommonError) as caught:
+        client.get("nics")
+    assert "begins later" in str(caught.value) and "netcommon registry authority rotate" in str(caught.value)
 
 
 def test_nothing_is_left_open_where_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

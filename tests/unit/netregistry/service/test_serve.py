@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from netregistry.pages.front import Pages
+from netregistry.service.limits import Limits
+from netregistry.service.serve import serving
 from netregistry.service.tls import Listening, listened
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, TryAgain
 from tests.support.bootstrap import ROOT
 from tests.support.registry import Registry
+from tests.support.service import Lines
 
 LOOKED_AT = """
 import gc, os, signal, sys
@@ -46,6 +53,35 @@ def looked_at(folder: Path, nics: int) -> int:
 def test_a_collection_of_garbage_does_not_look_at_the_registry(tmp_path: Path) -> None:
     """With 100,000 NICs it takes most of a second each time, in which nobody is answered."""
     assert looked_at(tmp_path / "large", 1000) - looked_at(tmp_path / "small", 0) < 1000
+
+
+def test_nobody_is_let_in_where_an_address_cannot_be_listened_on(tmp_path: Path) -> None:
+    """What was bound is closed again, and nothing goes on with it: each try said that a connection was not let in."""
+    log = Lines()
+
+    async def serve() -> None:
+        with SqliteStore.create(":memory:", "first") as store:
+            async with serving(store, str(tmp_path / "socket"), "1", log, Limits(), Listening((("192.0.2.77", 8443),)), Pages):
+                pass
+
+    with pytest.raises(TryAgain, match="this machine has no such address now"):
+        asyncio.run(serve())
+    assert log.lines == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_the_service_may_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in its unit, without capabilities; of a higher port it is not said."""
+
+    class Bare(socket.socket):
+        def bind(self, address: object) -> None:
+            raise PermissionError(errno.EACCES, "")
+
+    monkeypatch.setattr(socket, "socket", Bare)
+    with pytest.raises(HostRefused, match="port 443: Permission denied") as caught:
+        listened(Listening((("127.0.0.1", 443),)))
+    assert "names a port above 1023" in str(caught.value) + caught.value.advice
+    with pytest.raises(HostRefused, match="that nobody else has"):
+        listened(Listening((("127.0.0.1", 8443),)))
 
 
 def test_an_address_that_is_not_there_may_come() -> None:

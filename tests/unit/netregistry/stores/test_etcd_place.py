@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,6 +91,38 @@ def test_the_file_of_a_password(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(HostRefused, match="cannot read"):
         password_of(named)
+
+
+def test_an_authority_counts_with_every_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that says nothing of what its key is for: Python 3.13 and later refuse it by default, which would stop every service."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "etcd")]), datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+    made = builder.add_extension(x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
+    ca, pair = tmp_path / "ca.pem", tmp_path / "pair.pem"
+    ca.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    own = x509.CertificateBuilder(name, x509.Name([]), key.public_key(), 2, now - timedelta(days=1), now + timedelta(days=1))
+    leaf = own.add_extension(x509.SubjectAlternativeName([x509.DNSName("node1")]), True).sign(key, hashes.SHA256())
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pair.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain))
+    usual = ssl.create_default_context
+
+    def of_3_13(cafile: str) -> ssl.SSLContext:
+        found = usual(cafile=cafile)
+        found.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+        return found
+
+    monkeypatch.setattr(ssl, "create_default_context", of_3_13)
+    context, server = context_of(Place((), ca=str(ca))), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(pair)
+    assert context is not None and context.check_hostname and context.verify_mode == ssl.CERT_REQUIRED
+    here, there = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking, answering = context.wrap_bio(here, there, server_hostname="node1"), server.wrap_bio(there, here, server_side=True)
+    with pytest.raises(ssl.SSLWantReadError):
+        asking.do_handshake()
+    with pytest.raises(ssl.SSLWantReadError):
+        answering.do_handshake()
+    asking.do_handshake()
 
 
 def test_files_of_tls_that_are_none(tmp_path: Path) -> None:
