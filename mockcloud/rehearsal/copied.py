@@ -19,12 +19,13 @@ from netregistry.model.nic import Nic
 from netregistry.model.node import Node
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, escaped
+from runtime.record import LONGEST as LONGEST_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 GANETI, REGISTRY = "ganeti", "registry"
-CLUSTER, REST, SETTINGS = "cluster.jsonl", "copy.json", "settings"  #: files and folder of a copy
+CLUSTER, REST, SETTINGS, RECORDS = "cluster.jsonl", "copy.json", "settings", "records.jsonl"  #: files and folder of a copy
 FORMAT = "mockcloud-copy"
 VERSION = 1  #: of REST
 LONGEST = 256 << 20  #: bytes of CLUSTER
@@ -53,6 +54,14 @@ class SettingsFile(NamedTuple):
     data: bytes
 
 
+class RecordFile(NamedTuple):
+    """A record of a NIC, as a node has it."""
+
+    node: str
+    name: str
+    data: bytes
+
+
 class Copy(NamedTuple):
     """A copy of a cluster."""
 
@@ -64,6 +73,7 @@ class Copy(NamedTuple):
     places: Mapping[str, Place] = {}  #: by UUID of the NIC
     hardware: Mapping[str, Hardware] = {}  #: by name of the node, of those that have said it
     settings: tuple[SettingsFile, ...] = ()
+    records: tuple[RecordFile, ...] = ()
     problems: tuple[str, ...] = ()  #: what of the cluster could not be read
 
     def place(self, nic: Nic) -> Place:
@@ -131,6 +141,8 @@ def keep(copy: Copy, folder: str) -> None:
         os.mkdir(f"{made}/{SETTINGS}")
         with open(f"{made}/{CLUSTER}", "wb") as file:
             file.writelines(lines_of(copy))
+        with open(f"{made}/{RECORDS}", "w", encoding="ascii") as said:
+            said.writelines(json.dumps([each.node, each.name, each.data.decode("latin-1")]) + "\n" for each in copy.records)
         files = [[one.node, one.name, f"{number}.toml"] for number, one in enumerate(copy.settings)]
         for one, (_node, _name, path) in zip(copy.settings, files, strict=True):
             with open(f"{made}/{SETTINGS}/{path}", "wb") as file:
@@ -166,7 +178,18 @@ def kept(folder: str) -> Copy:
         node: read(Hardware, dict(zip(Hardware._fields, each, strict=True)), f"{REST}: hardware.{node}")
         for node, each in rest.hardware.items()
     }
-    return copy._replace(places=places, hardware=hardware, settings=tuple(settings), problems=tuple(rest.problems))
+    records = tuple(_records(read_file(f"{folder}/{RECORDS}")))
+    return copy._replace(places=places, hardware=hardware, settings=tuple(settings), records=records, problems=tuple(rest.problems))
+
+
+def _records(data: bytes) -> Iterator[RecordFile]:
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            node, name, text = json.loads(line)
+            yield RecordFile(str(node), str(name), text.encode("latin-1"))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            said = line[:80].decode("latin-1")
+            raise Invalid(f"{RECORDS}: line {number}", said, "what mockcloud import has written: import the cluster again") from None
 
 
 def _rest(folder: str) -> _Rest:
@@ -199,6 +222,17 @@ def read_file(path: str, longest: int = LONGEST) -> bytes:
     if len(data) > longest:
         raise HostRefused(f"{escaped(path)} has more than {longest} bytes: it is not read")
     return data
+
+
+def records_of(node: str, folder: str) -> Iterator[RecordFile]:
+    """Read the records in a copy of a node's /run/netcommon, or of its folder nics. Raises HostRefused."""
+    where = f"{folder}/nics" if os.path.isdir(f"{folder}/nics") else folder
+    try:
+        names = sorted(name for name in os.listdir(where) if name.endswith(".json") and not name.startswith("."))
+    except OSError as error:
+        raise HostRefused(f"cannot read {escaped(where)}: {error.strerror}", "name a copy of the node's /run/netcommon") from None
+    for name in names:
+        yield RecordFile(node, name, read_file(f"{where}/{name}", 2 * LONGEST_RECORD))
 
 
 def node_named(copy: Copy, name: str, variable: str) -> str:

@@ -23,6 +23,9 @@ MAIN = 254
 FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp")
 
 
+MODES = ("bridged", "openvswitch", "routed")  #: of NICs that are on a link, in the order of the fields of Links
+
+
 class Links(NamedTuple):
     """What the NICs of a whole copy are on, by mode; where nodes have not said what they have, they have this."""
 
@@ -34,7 +37,7 @@ class Links(NamedTuple):
 
 def links_of(copy: Copy) -> Links:
     """Give what the NICs of a copy are on. What a routed NIC is on is a table, unless it is a bridge's name."""
-    links: dict[str, set[str]] = {"bridged": set(), "openvswitch": set(), "routed": set()}
+    links: dict[str, set[str]] = {mode: set() for mode in MODES}
     tagged = set()
     for nic in copy.nics:
         if nic.link and nic.mode in links:
@@ -44,8 +47,12 @@ def links_of(copy: Copy) -> Links:
     return Links(*map(frozenset, (links["bridged"], links["openvswitch"], tables, tagged)))
 
 
-def made(number: int, links: Links, said: Hardware | None, settings: Iterable[Settings]) -> MemoryHost:
-    """Make the host. ``number``: its network namespace; ``said``: what the node has, as far as it says it; ``settings``: those to serve."""
+def made(number: int, links: Links, said: Hardware | None, settings: Iterable[Settings], system: bool = False) -> MemoryHost:
+    """Make the host.
+
+    ``number``: its network namespace; ``said``: what the node has, as far as it says it; ``settings``: those to serve; ``system``: its
+    switches are of the kernel's datapath.
+    """
     settings = tuple(settings)
     uplinks = {bridge: ports for each in settings for bridge, ports in each.uplinks.items()}
     bridges, switches, tables = (
@@ -57,7 +64,7 @@ def made(number: int, links: Links, said: Hardware | None, settings: Iterable[Se
     free = (each for each in count(1) if each not in BUILT_IN.values() and str(each) not in tables)
     host = MemoryHost(dict(zip(named, free, strict=False)), "rehearsal", number)
     for bridge in sorted(filter(is_interface, switches)):
-        host.add_ovs_bridge(bridge)
+        host.add_ovs_bridge(bridge, system)
     for place, bridge in enumerate(sorted(filter(is_interface, bridges - switches))):
         index = host.add_bridge(bridge, vlan_filtering=bridge in links.tagged).index
         for port in uplinks.get(bridge, (f"uplink{place}",)):

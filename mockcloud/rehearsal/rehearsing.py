@@ -1,6 +1,7 @@
 """Rehearse: bring NICs up on simulated hosts by the present settings, change them to the new ones, and tell what that comes to.
 
-Both by the lifecycle that real nodes run. What ``netcommon change --dry-run`` would say of a NIC is asked first, then the NIC is changed.
+Both by the lifecycle that real nodes run. What ``netcommon change --dry-run`` would say of a NIC is asked first; a NIC that would become
+another is then changed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 from mockcloud.rehearsal import machine
+from mockcloud.rehearsal.refusal import refusal
 from netcommon.lifecycle.change import Difference, change, unchanged
 from netcommon.lifecycle.context import START, Call, Clock, open_node
 from netcommon.lifecycle.execute import decode
@@ -20,7 +22,7 @@ from netcommon.operations.network_file import NetworkFile
 from netregistry.model.codec import write
 from runtime import validate
 from runtime.environment import nic_from_environment
-from runtime.errors import NetcommonError, NicInvalid
+from runtime.errors import NetcommonError
 from runtime.networks import network_of
 from runtime.paths import Paths
 from runtime.registry_wanted import wanted_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mockcloud.rehearsal.copied import Copy
+    from mockcloud.rehearsal.refusal import Refusal
     from netcommon.host.simulated.host import MemoryHost
     from netcommon.lifecycle.context import Node
     from netcommon.operations.base import Operation
@@ -41,16 +44,6 @@ SECONDS = 30.0  #: that one call has
 #: What is put into these the guest asks for: it has it when it asks anew.
 ASKED_FOR = (NicFile, NetworkFile)
 AT_START, AT_LEASE = "start", "lease"
-
-
-class Refusal(NamedTuple):
-    """Why a NIC is refused. ``variable``, ``value``, ``expected``: "" where it is not one value that is wrong."""
-
-    text: str
-    status: int
-    variable: str = ""
-    value: str = ""
-    expected: str = ""
 
 
 class Foretold(NamedTuple):
@@ -91,10 +84,9 @@ class Task(NamedTuple):
     after: Settings
 
 
-def refusal(error: NetcommonError) -> Refusal:
-    if isinstance(error, NicInvalid):
-        return Refusal(str(error), error.status, error.variable, str(error.value), error.expected)
-    return Refusal(str(error), error.status)
+def rehearsable(nic: Nic) -> bool:
+    """Tell whether a hypervisor brings the NIC up: it is an instance's, and somebody has said in which mode."""
+    return nic.belongs == "instance" and bool(nic.mode)
 
 
 def tasks(copy: Copy, before: Callable[[str], Settings], after: Callable[[str], Settings]) -> Iterator[Task]:
@@ -104,7 +96,7 @@ def tasks(copy: Copy, before: Callable[[str], Settings], after: Callable[[str], 
     """
     by_node: dict[str, list[Nic]] = {}
     for nic in copy.nics:
-        if nic.belongs == "instance":
+        if rehearsable(nic):
             by_node.setdefault(copy.place(nic).node, []).append(nic)
     for node in sorted(by_node):
         nics = sorted(by_node[node], key=lambda nic: (nic.instance, -1 if nic.index is None else nic.index, nic.uuid))
@@ -176,6 +168,8 @@ class _Rehearsal:
             if tags is not None:
                 validate.tags(" ".join(tags))
             change(self._new, nic.uuid, call, unchanged, tags, told.append)
+            if not told[0].any:
+                return self._of(nic, device, told[0], warnings=_warnings(lines))
             self._host.requests.clear()
             self._host.changes.clear()
             began = self._old.clock.cpu()

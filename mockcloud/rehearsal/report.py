@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mockcloud.rehearsal.rehearsing import Foretold
     from mockcloud.rehearsal.settings import Differs
+    from mockcloud.rehearsal.upgrading import Upgraded
     from netcommon.lifecycle.change import Difference
     from netcommon.operations.base import Operation
 
@@ -57,13 +58,19 @@ def operations(one: Difference) -> dict[str, Sequence[Operation]]:
 # -- for JSON
 
 
-def document(found: Sequence[Foretold], differs: Iterable[tuple[str, Differs]], notes: Iterable[str]) -> dict[str, Any]:
-    """Give plain values. ``differs``: settings that differ, each with the node whose own they are, "" for all others'."""
+def document(
+    found: Sequence[Foretold], differs: Iterable[tuple[str, Differs]], notes: Iterable[str], other: Iterable[Upgraded] = ()
+) -> dict[str, Any]:
+    """Give plain values.
+
+    ``differs``: settings that differ, each with the node whose own they are, "" for all others'; ``other``: what an upgrade comes to.
+    """
     return {
         **totals(found)._asdict(),
         "settings": [{"node": node, **one._asdict()} for node, one in differs],
         "notes": list(notes),
         "results": [_plain(one) for one in found],
+        "upgrade": [_upgrade(one) for one in other],
     }
 
 
@@ -78,6 +85,11 @@ def _plain(one: Foretold) -> dict[str, Any]:
     for name, why in (("refused", one.refused), ("refused_today", one.before)):
         said[name] = None if why is None else why._asdict()
     return said
+
+
+def _upgrade(one: Upgraded) -> dict[str, Any]:
+    parts = {name: [{"kind": each.KIND, "text": each.describe()} for each in getattr(one, name)] for name in ("also", "no_more")}
+    return {**one._asdict(), **parts, "unknown": list(one.unknown), "refused": None if one.refused is None else one.refused._asdict()}
 
 
 def _option(name: str, before: object, after: object) -> dict[str, str]:
@@ -164,6 +176,31 @@ def _when(changing: Iterable[Foretold]) -> Iterator[str]:
         yield ""
     for need, number in counts.items():
         yield f"{number} of them have all of it only {WHEN[need]}"
+
+
+def upgrade(other: Sequence[Upgraded], each: bool) -> Iterator[str]:
+    """Give lines that say what an upgrade comes to. ``each``: every NIC that becomes another in words, instead of how many."""
+    changing = [one for one in other if one.changes]
+    yield ""
+    yield (
+        f"{len(other)} NICs on record: {len(changing)} would become others by this version, at their next start or netcommon change --all; "
+        f"{sum(one.rewritten for one in other)} records are for netcommon upgrade to complete"
+    )
+    if each:
+        for one in changing:
+            yield f"{printable(one.nic)} on {one.node}:"
+            yield from (f"  also: {operation.describe()}" for operation in one.also)
+            yield from (f"  no more: {operation.describe()}" for operation in one.no_more)
+    elif changing:
+        groups: dict[tuple[str, str], list[Upgraded]] = {}
+        for one in changing:
+            groups.setdefault((_kinds(one.also), _kinds(one.no_more)), []).append(one)
+        yield table(("NICS", "SUCH AS", "ALSO", "NO MORE"), [(len(same), same[0].nic, *kinds) for kinds, same in groups.items()])
+    for one in other:
+        if one.unknown:
+            yield f"{printable(one.nic)} on {one.node}: this version does not know {', '.join(map(printable, one.unknown))}"
+        if one.refused is not None:
+            yield f"refused: {printable(one.nic or one.file)} on {one.node}: {one.refused.text}"
 
 
 def _short(value: str) -> str:

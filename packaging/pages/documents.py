@@ -401,6 +401,7 @@ class MockcloudImport(NamedTuple):
     networks: int
     nics: int
     placed: int  #: NICs of which it is known on which node they are
+    records: int  #: records of NICs that nodes have
     problems: tuple[str, ...]  #: what of Ganeti's configuration could not be read, and is not in the copy
 
 
@@ -454,6 +455,21 @@ class Rehearsed(NamedTuple):
     refused_today: Refusal | None  #: why it does not even come up by the present settings
 
 
+class Upgraded(NamedTuple):
+    """What an upgrade to this version would come to for one NIC that is up."""
+
+    file: str
+    node: str
+    nic: str  #: "" where the record cannot be read
+    uuid: str
+    schema: int  #: of the record; 0 where it cannot be read
+    rewritten: bool  #: netcommon upgrade has something to fill in
+    also: tuple[RehearsedOperation, ...]  #: what would be done, and was not
+    no_more: tuple[RehearsedOperation, ...]  #: what was done, and would not be
+    unknown: tuple[str, ...]  #: kinds of operations that this version does not know
+    refused: Refusal | None
+
+
 class MockcloudRehearse(NamedTuple):
     """Say what new settings or tags would come to on a copy of a cluster."""
 
@@ -467,6 +483,7 @@ class MockcloudRehearse(NamedTuple):
     settings: tuple[SettingDiffers, ...]
     notes: tuple[str, ...]
     results: tuple[Rehearsed, ...]
+    upgrade: tuple[Upgraded, ...]  #: with --upgrade: each NIC on record
 
 
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))

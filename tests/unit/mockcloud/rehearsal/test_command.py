@@ -14,10 +14,12 @@ from jsonschema import Draft202012Validator
 
 from mockcloud.rehearsal.command import COMMANDS
 from mockcloud.rehearsal.copied import CLUSTER, REST, lines_of
+from netcommon import __version__
 from netcommon.cli.group import LazyGroup
 from tests.support.bootstrap import ROOT
 from tests.support.ganeti_configuration import MASTERS, NETWORKS, NICS, Cluster
-from tests.support.rehearsing import NODES, copy
+from tests.support.rehearsing import NODES, RealNode, copy, nic
+from tests.support.rehearsing import UUIDS as NIC_UUIDS
 
 SCHEMAS = {name: json.loads((ROOT / "docs" / "schemas" / f"mockcloud-{name}.json").read_text()) for name in COMMANDS}
 EXPORT = b"".join(lines_of(copy()))
@@ -220,6 +222,16 @@ WRONG: dict[str, tuple[Wrong, int, tuple[str, ...]]] = {
     "no tags": (lambda _m, c: ("rehearse", c, "--tags", "web0"), 64, ("INSTANCE=TAG",)),
     "tags that are none": (lambda _m, c: ("rehearse", c, "--tags", "web0=a\x1b[31mb"), 64, ("\\x1b", "letters")),
     "tags of nobody": (lambda _m, c: ("rehearse", c, "--tags", "web9=a"), 64, ("'web9'", "an instance of the copy")),
+    "records of a node that is none": (
+        lambda m, _c: ("import", f"{m.folder}/x", m.write("e", EXPORT), "--records", f"node9={m.folder}"),
+        64,
+        ("--records", "'node9'"),
+    ),
+    "records that are none": (
+        lambda m, _c: ("import", f"{m.folder}/x", m.write("e", EXPORT), "--records", f"node1={m.folder}/none"),
+        69,
+        ("cannot read",),
+    ),
     "no copy": (lambda m, _c: ("rehearse", str(m.folder), "--tags", "web0="), 69, (REST,)),
 }
 
@@ -249,5 +261,63 @@ def test_a_settings_file_outside_of_the_copy_is_not_read(mockcloud: Mockcloud) -
     mockcloud("rehearse", folder, "--tags", "web0=", status=64)
 
 
+@pytest.fixture
+def recorded(mockcloud: Mockcloud) -> Path:
+    """The records of a node on which the copy's NICs are up."""
+    node = RealNode(mockcloud.folder / "node", copy(), RATE)
+    return Path(node.cli.paths.state, "nics")
+
+
+def upgraded(mockcloud: Mockcloud, recorded: Path, status: int = 0) -> Any:
+    folder, old = str(mockcloud.folder / "copy"), mockcloud.write("old.toml", RATE)
+    export = mockcloud.write("export", EXPORT)
+    mockcloud("import", folder, export, "--settings", old, "--records", f"node1={recorded.parent}")
+    mockcloud("rehearse", folder, "--upgrade", __version__, "--each", status=status)
+    found = mockcloud.json("rehearse", folder, "--upgrade", __version__, status=status)
+    return {one["nic"]: one for one in found["upgrade"]}
+
+
+def edited(path: Path, **fields: Any) -> None:
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps({**stored, **fields}))
+
+
+def test_an_upgrade_to_the_version_that_was_there_changes_nothing(mockcloud: Mockcloud, recorded: Path) -> None:
+    found = upgraded(mockcloud, recorded)
+    assert sorted(found) == [f"web{number}/0" for number in range(1, 6)]
+    assert [one for one in found.values() if one["also"] or one["no_more"] or one["unknown"] or one["refused"] or one["rewritten"]] == []
+
+
+def test_what_an_earlier_version_has_not_done_is_said(mockcloud: Mockcloud, recorded: Path) -> None:
+    path = recorded / f"{NIC_UUIDS[1]}.json"
+    operations = json.loads(path.read_text())["operations"]
+    less = [each for each in operations if each["kind"] != "shaper"]
+    edited(path, operations=[*less, {"kind": "quantum-leap", "depth": 3}])
+    found = upgraded(mockcloud, recorded)
+    assert [one["kind"] for one in found["web1/0"]["also"]] == ["shaper"] and found["web1/0"]["no_more"] == []
+    assert found["web1/0"]["unknown"] == ["quantum-leap"]
+    assert found["web3/0"]["also"] == []
+
+
+def test_a_record_that_cannot_be_read_is_named(mockcloud: Mockcloud, recorded: Path) -> None:
+    edited(recorded / f"{NIC_UUIDS[1]}.json", schema=99)
+    (recorded / f"{NIC_UUIDS[2]}.json").write_text("{")
+    found = upgraded(mockcloud, recorded, status=69)
+    assert found[""]["refused"]["status"] == 69 and len(found) == 4
+
+
+def test_another_version_is_rehearsed_by_its_own_mockcloud(mockcloud: Mockcloud, copied: str) -> None:
+    line = mockcloud("rehearse", copied, "--upgrade", "9.9\x1b", status=69).splitlines()[0]
+    assert "'9.9\\x1b'" in line and __version__ in line
+    assert "--records" in mockcloud("rehearse", copied, "--upgrade", __version__, status=69)
+
+
+def test_nics_that_no_hypervisor_brings_up_are_counted(mockcloud: Mockcloud) -> None:
+    folder, export = str(mockcloud.folder / "copy"), b"".join(lines_of(copy([nic(1, "", ""), nic(2, "bridged", "br0")])))
+    mockcloud("import", folder, mockcloud.write("export", export))
+    said = mockcloud.json("rehearse", folder, "--settings", mockcloud.write("new.toml", RATE))
+    assert said["nics"] == 1 and any(note.startswith("1 NICs have no mode") for note in said["notes"])
+
+
 def test_something_must_change(mockcloud: Mockcloud, copied: str) -> None:
-    assert "--settings or --tags" in mockcloud("rehearse", copied, status=2)
+    assert "--settings, --tags or --upgrade" in mockcloud("rehearse", copied, status=2)
