@@ -7,6 +7,8 @@ the certificate, replaced at once; ``authorities.pem`` whom to trust; ``joined.j
 from __future__ import annotations
 
 import base64
+import contextlib
+import fcntl
 import math
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +20,7 @@ from runtime.jsontext import dumps, versioned
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netregistry.client import Client
 
@@ -121,7 +123,7 @@ def keep(lib: str, issued: Mapping[str, Any], key: str, addresses: Sequence[str]
     """
     found, certificate = _of(lib, issued, addresses, role, name)
     there = _authorities(issued.get("authorities"))
-    with Folder.make(found.folder, sync=True) as folder:
+    with _alone(found.folder) as folder:
         os.fchmod(folder.descriptor, 0o700)
         folder.remove(JOINED)  # a machine that is cut off between has joined as nobody
         folder.flush()
@@ -134,24 +136,45 @@ def keep(lib: str, issued: Mapping[str, Any], key: str, addresses: Sequence[str]
 def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
     """Take over what authorities count, and renew the certificate where that is due, for the same key.
 
-    What was there is used until it is replaced, and each file at once: at any moment there is one that counts. Raises as the client does,
-    and HostRefused.
+    What was there is used until it is replaced, and each file at once: at any moment there is one that counts. Where the machine has joined
+    anew, or another process has renewed, while the registry was asked, that stays, and is given.
+
+    Raises as the client does, and HostRefused.
     """
+    with Folder.make(one.folder) as folder:
+        key = _key(folder)
     items = asked.get("authorities").body["items"]
     there, signs = _authorities([item["authority"]["certificate"] for item in items]) if items else b"", ""
     for item in items:
         signs = str(item["authority"]["id"]) if item["signs"] else signs
     issued = _of(one.lib, asked.change("POST", "certificates").body, one.addresses, one.role, one.name) if one.due(now, signs) else None
-    with Folder.make(one.folder, sync=True) as folder:
+    with _alone(one.folder) as folder:
+        latest = read(one.lib, one.role)
+        if latest is None:
+            raise HostRefused(f"a join that was not finished has begun in {folder.path} meanwhile", "netcommon registry join URL TOKEN")
+        if latest != one or _key(folder) != key:
+            return latest  # what was asked for is of before
         if there:
             folder.write(AUTHORITIES, there, sync=True)  # also as it was: its time tells when it was looked at
         if issued is None:
             return one
-        old = (folder.read(IDENTITY, LONGEST) or b"").decode("ascii", "replace")
         found, certificate = issued
-        folder.write(IDENTITY, (old.partition(BEGIN)[0] + certificate).encode("ascii"), sync=True)
+        folder.write(IDENTITY, (key + certificate).encode("ascii"), sync=True)
         _write(folder, found)
     return found
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[Folder]:
+    """Open the folder of a role, made if need be, while no other process writes there: its files are of one join. Raises HostRefused."""
+    with Folder.make(path, sync=True) as folder:
+        fcntl.flock(folder.descriptor, fcntl.LOCK_EX)  # nobody holds it for longer than it takes to write three files
+        yield folder
+
+
+def _key(folder: Folder) -> str:
+    """Give the key that a machine shows the registry; "" for none. Raises HostRefused, RecordUnreadable."""
+    return (folder.read(IDENTITY, LONGEST) or b"").decode("ascii", "replace").partition(BEGIN)[0]
 
 
 def encoded(text: Any) -> bytes:

@@ -20,7 +20,7 @@ from netregistry.roles import HOLDERS
 from runtime.errors import USAGE, HostRefused, NetcommonError, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from netregistry.credentials import Credentials
 
@@ -63,13 +63,19 @@ def read(text: str) -> Token:
     raise NoToken(f"{escaped(text[:20])} is no token: expected the whole line that netcommon registry token create prints")
 
 
-def join(lib: str, urls: Sequence[str], token: Token, node: Mapping[str, Any] | None) -> Credentials:
-    """Join, and keep what comes of it below ``lib``. ``node``: what a node is. Raises HostRefused, and as the client does."""
+def join(
+    lib: str, urls: Sequence[str], token: Token, node: Mapping[str, Any] | None, ready: Callable[[], None] = lambda: None
+) -> Credentials:
+    """Join, and keep what comes of it below ``lib``. Raises HostRefused, and as the client does.
+
+    ``node``: what a node is. ``ready``: called once the registry was found, before it is asked to let us join.
+    """
     make_key, make_request = _makers()
     trusted = _trusted(urls, token)
     key = make_key()
     body = {"token": token.id, "secret": token.secret, "request": make_request(key), **({"node": node} if node else {})}
     places = Places(TlsPlace(*parsed(url), lambda: credentials.trusting(text=trusted)) for url in urls)
+    ready()
     with Client(places, seconds=SECONDS) as client:
         issued = client.change("POST", "join", body).body
     return credentials.keep(lib, issued, key, urls, token.role, str(node["uuid"]) if node else "")

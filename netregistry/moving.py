@@ -140,8 +140,8 @@ def _own(path: str) -> str:
 def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
     """Bring the registry in an etcd to a file that is not there, in a new epoch; give that, and how many keys it has.
 
-    First the etcd says where its registry goes: services over it end, and none is started on it. Begun again after an interruption, it does
-    what is left. ``lost``: it was moved to another file before, which is lost.
+    First the etcd says where its registry goes: services over it end, and none is started on it; last, that it is there. Begun again after
+    an interruption, it does what is left. ``lost``: what it was moved to before is lost: another file, this one, or another etcd.
 
     Raises HostRefused, Damaged, Unavailable.
     """
@@ -155,12 +155,13 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
         there = os.path.exists(path)
         if there and not (found.moved == _own(path) and _epoch(path) == found.epoch):
             raise HostRefused(f"{escaped(path)} is there already", "move it away")
-        if found.moved != _own(path):
-            goes = Facts(secrets.token_hex(4), False, found.source, 0, moved=_own(path))
-            said(client, goes, found, clear=False)
-            found = facts(client)
-            if found is None or found[:3] != goes[:3]:
-                raise HostRefused(f"somebody else has begun with {client.place}, too")
+        if not lost:
+            if found.arrived and not there:  # what the etcd holds is of then
+                what = f"the registry was brought back from {escaped(where, 1000)} before, and {escaped(path)} is not there any more"
+                raise HostRefused(what, f"put it back, or restore a backup; {LOST}")
+            _nowhere_else(path, where, found)
+        if not there:  # in a new epoch each time: a file that was there once may have had commits in the earlier one
+            found = _said(client, Facts(secrets.token_hex(4), False, found.source, 0, moved=_own(path)), found)
         try:
             if not there:
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -170,7 +171,43 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
                 files.set_aside(path)
         except OSError as error:
             raise HostRefused(f"cannot make {escaped(path)}: {error.strerror}") from None
+        if not found.arrived:
+            found = _said(client, found._replace(arrived=True), found)
         return found.epoch, count(EtcdStore.unfinished(client))
+
+
+def _said(client: Client, goes: Facts, before: Facts) -> Facts:
+    """Let an etcd say where its registry goes; give that as it is written. Raises HostRefused, Unavailable."""
+    said(client, goes, before, clear=False)
+    found = facts(client)
+    if found is None or found.says != goes.says:
+        raise HostRefused(f"somebody else has begun with {client.place}, too")
+    return found
+
+
+def _nowhere_else(path: str, where: str, found: Facts) -> None:
+    """See to it, before the registry is brought back from an etcd, that the file was not moved to another one, which keeps it now.
+
+    What lies beside the file names that: the settings may name an earlier one. ``found``: what the etcd at ``where`` says; by that it is
+    known wherever it has another address. Raises HostRefused; TryAgain where it is not known.
+    """
+    if not os.path.exists(path + MOVED):
+        return
+    latest = moved_to(path + MOVED)
+    if latest == where:
+        return
+    if not latest:
+        raise HostRefused(f"{escaped(path + MOVED)} says that the registry was moved, but not where", LOST)
+    try:
+        with contextlib.closing(Client(place(latest))) as client:
+            keeps = facts(client)
+    except (TryAgain, HostRefused) as error:
+        raise TryAgain(f"it is not known whether {escaped(latest, 1000)} keeps the registry: {error}; {LOST}") from None
+    if keeps is None or keeps == found:
+        return
+    if keeps.whole or (keeps.moved != _own(path) and not found.whole):
+        what = f"the registry was moved to {escaped(latest, 1000)}, and {escaped(where, 1000)} is an earlier place of it"
+        raise HostRefused(what, f"[registry] store is to name {escaped(latest, 1000)}; {LOST}")
 
 
 def _epoch(path: str) -> str:

@@ -44,6 +44,8 @@ VERDICTS_HELP = {
     62: "[registry] names, on its machine, says for which",
     64: "[registry] names, on its machine, says for which",
 }
+#: A service that cannot let anybody in yet, or no more, ends connections before TLS begins, and says why on its own machine alone.
+ENDED = "if it does so again, journalctl -u netcommon-registry on its machine says why: the key of its authority may be missing there"
 UNKNOWN = "its certificate is of no authority that this machine knows, so it is not the registry, or another one by now"
 
 
@@ -120,6 +122,8 @@ class TlsPlace(NamedTuple):
             return HostRefused(f"{self.shown}: {VERDICTS.get(error.verify_code, UNKNOWN)}", VERDICTS_HELP.get(error.verify_code, REJOIN))
         if isinstance(error, ssl.SSLError) and error.reason in ALERTS:
             return HostRefused(f"{self.shown}: {ALERTS[error.reason]}", REJOIN)
+        if isinstance(error, (ssl.SSLZeroReturnError, ssl.SSLEOFError, ConnectionResetError)):
+            return TryAgain(f"{self.shown}: it has ended the connection; {ENDED}")
         if isinstance(error, ssl.SSLError):
             return TryAgain(f"{self.shown}: it does not speak TLS 1.3 as we do: {error.reason or words(error)}")
         return TryAgain(f"{self.shown}: {words(error)}")

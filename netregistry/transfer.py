@@ -105,7 +105,7 @@ def said(client: Client, to_say: Facts, before: Facts | None, clear: bool = True
             begun(client, to_say, before, clear=clear)
         except (Unknown, HostRefused) as error:  # refused may be what was sent again
             found = facts(client)
-            if found is not None and found[:3] == to_say[:3]:
+            if found is not None and found.says == to_say.says:
                 return
             if isinstance(error, HostRefused):
                 raise

@@ -213,7 +213,7 @@ class Machine:
         if not line.listed:
             return List("reports")
         if self.outbox.flight is not None and line.can("reports", now):
-            return self.outbox.flight
+            return self.outbox.sends()
         if (asked := self.ownership.asking(now)) is not None:
             return asked
         if line.beats(now):
@@ -252,6 +252,7 @@ class Machine:
                 self.ownership.done(asked, event.revision)
             else:
                 self.line.beaten(now)
+                self.outbox.alive()
         except (Lie, KeyError, TypeError, ValueError, AttributeError) as error:
             self._lied(f"an answer that is none: {error}", now)
 
@@ -340,6 +341,7 @@ class Machine:
         if not self.line.stream or self.line.close:
             return
         self.line.streamed(now)
+        self.outbox.alive()
         try:
             found = self.inbox.line(event.said, event.size)
         except Foreign as lie:

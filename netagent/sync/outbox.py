@@ -48,6 +48,8 @@ class Outbox:
         self._flying: dict[str, Sent | None] = {}
         self._about_flying = self._about_told = 0  # the hash of what was said of the node itself; 0 for nothing
         self._alone: dict[str, None] = {}  #: sent one by one: one of them is refused
+        self._early: bool | None = False  # reports were sent before the node was alive; None: it is, and they count
+        self._again = False  # and what is in flight may be of them
 
     def mark(self, uuid: str) -> None:
         """Note that a NIC is to be told."""
@@ -99,7 +101,7 @@ class Outbox:
                     removed.append(uuid)
                     flying[uuid] = None
             elif before != (sent := _sent(report)):
-                nics.append(write(report))
+                nics.append({name: value for name, value in write(report).items() if name != "moved_to"})  # not a node's to say
                 flying[uuid] = sent
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}
@@ -142,7 +144,33 @@ class Outbox:
                 self.told[uuid] = sent
                 self.ever.add(uuid)
         self.after = revision
+        if self._again:
+            self._tell_again()
         return said
+
+    def sends(self) -> Send | None:
+        """Give the request in flight, to be sent."""
+        if self._early is not None:
+            self._early = True
+        return self.flight
+
+    def alive(self) -> None:
+        """Take that the registry knows that this agent is alive.
+
+        What it was told before is of the life that it took the node to have then, and is not believed (netregistry.view.View.heard).
+        """
+        early, self._early = self._early, None
+        if early and self.flight is not None:
+            self._again = True  # it is not known before which of the two it was done
+        elif early:
+            self._tell_again()
+
+    def _tell_again(self) -> None:
+        self._again = False
+        self.about, self._about_told = True, 0
+        for uuid, sent in self.told.items():
+            self.told[uuid] = sent._replace(hash=0)
+            self.dirty.setdefault(uuid)
 
     def not_done(self) -> None:
         """Take that the request in flight was not done: what it said is to be told still."""
@@ -150,6 +178,8 @@ class Outbox:
             self.dirty.setdefault(uuid)
         self.about = self.about or self._about_flying != 0
         self._flying, self._reading, self.flight, self._about_flying = {}, (), None, 0
+        if self._again:
+            self._tell_again()
 
     def not_taken(self, why: str) -> None:
         """Take that the registry will not have what the request in flight says: each NIC is sent by itself, and such a one left alone."""

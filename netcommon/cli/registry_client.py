@@ -55,6 +55,19 @@ def authority_keys(app: App) -> str:
     return f"{os.path.dirname(file_of(app))}/authority"
 
 
+def warn_of_key(app: App, label: str) -> None:
+    """Say so where the key of the authority that signs is not on the registry's machine. ``label``: of the authority; "": there is none."""
+    path = f"{authority_keys(app)}/{label}.key"
+    if label and not os.path.exists(path):
+        remedy = f"put it back from a copy ({path}), or netcommon registry authority rotate --lost, after which all join again"
+        say(f"netcommon: the key of authority {label}, which signs, is not on this machine, and nobody can join here: {remedy}", err=True)
+
+
+def signing(items: Iterable[Item]) -> str:
+    """Give the ID of the authority that signs, of a list of them; "" where none does."""
+    return next((str(item["authority"]["id"]) for item in items if item["signs"]), "")
+
+
 def client(app: App, role: str = "") -> Any:
     """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else.
 
@@ -90,6 +103,22 @@ def joined(app: App, role: str, every: float) -> Any:
     except NetcommonError as error:
         say(f"netcommon: the certificate of {role} {found.name} is not renewed: {error}", err=True)
         return found
+
+
+def elsewhere(app: App) -> Any:
+    """Give what this machine has joined a registry elsewhere with, where the whole of that one is meant; None where the registry is here.
+
+    It is here where a service runs. Else who has joined as an operator means the registry that every other command asks, and not a file
+    that lies here; a file is meant before what a reader or a node has joined, who is refused. Raises HostRefused.
+    """
+    if served(app):
+        return None
+    if (found := joined(app, "operator", DAILY)) is not None:
+        return found
+    file = file_of(app)
+    if os.path.exists(file) or os.path.exists(file + import_module("netregistry.stores.files").MOVED):
+        return None
+    return next((found for role in ("reader", "node") if (found := joined(app, role, DAILY)) is not None), None)
 
 
 # -- what things are called

@@ -37,6 +37,9 @@ FIELDS = {
 NETWORK = {"name": "NETWORK_NAME", "uuid": "NETWORK_UUID", "subnet": "NETWORK_SUBNET", "subnet6": "NETWORK_SUBNET6"}
 NETWORK |= {"mac_prefix": "NETWORK_MAC_PREFIX", "tags": "NETWORK_TAGS"}
 
+#: What names a NIC's link.
+LINKS = frozenset(("LINK", "BRIDGE"))
+
 #: What is the registry's to give and to change.
 ASKED = ("MAC", "IP")
 
@@ -69,7 +72,7 @@ def define(app: App, me: Membership, uuid: str, typed: Mapping[str, str], networ
         there = _known(asked, uuid)
         if not network and there is None:
             return None
-        given = {**environment_of(known), **typed} if there is not None and known is not None else typed
+        given = {**_said(known, typed), **typed} if there is not None and known is not None else typed
         asking = {**given, "INTERFACE_UUID": uuid}
         item = network_of(asked, network) if network else _network(asked, there)
         in_it = item.get("network", {})
@@ -91,7 +94,22 @@ def define(app: App, me: Membership, uuid: str, typed: Mapping[str, str], networ
             if there is None:
                 asked.change("DELETE", f"nics/{uuid}", match=revision)
             raise
-    return Defined(nic, path, _keep(app, nic, wanted_of(revision, value), item))
+    notes = [_keep(app, nic, wanted_of(revision, value), item)]
+    if not own and value["master"].startswith("node:"):
+        notes.append(f"the registry knows the NIC already, and what it says of it stays: {_other(value)}")
+    return Defined(nic, path, "\n".join(filter(None, notes)))
+
+
+def _said(known: Nic, typed: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables of a NIC as it was, but the link that is typed anew: LINK and BRIDGE both say it."""
+    return {name: text for name, text in environment_of(known).items() if name not in LINKS or LINKS.isdisjoint(typed)}
+
+
+def _other(nic: Mapping[str, Any]) -> str:
+    """Say who is the master of a NIC, which this node is not, and what an operator does where there is no such master any more."""
+    operators = nic["master"] == "registry" or nic["master"].startswith("node:")
+    remedy = f"; an operator deletes it: netcommon registry nic delete {nic['uuid']}" if operators else ""
+    return f"its master is {nic['master']}, and not this node{remedy}"
 
 
 def check(app: App, nic: Nic) -> None:
@@ -172,8 +190,10 @@ def give_back(app: App, me: Membership, uuid: str) -> str:
     try:
         with client(app, f"node:{me.uuid}") as asked:
             there = _known(asked, uuid)
-            if there is None or there["nic"]["master"] != f"node:{me.uuid}":
+            if there is None:
                 return ""
+            if there["nic"]["master"] != f"node:{me.uuid}":
+                return f"the registry keeps the NIC, for {_other(there['nic'])}"
             asked.change("DELETE", f"nics/{uuid}", match=there["revision"])
         drop(app.node(strict=False), uuid, app.call())
         return "the registry has back what it had given"

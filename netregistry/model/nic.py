@@ -86,6 +86,8 @@ class Report(NamedTuple):
     drift: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()
     since: kinds.Time = 0.0
     pending: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()  #: fields that it has as they are wanted only after its next start
+    #: The node that had it as well, or to which it came, when it stopped here: where its guest has gone. The registry alone says it.
+    moved_to: kinds.UuidOrNone = ""
 
     @property
     def uses(self) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ JOIN = "netcommon registry token create on the registry's machine, then netcommo
 
 
 class Renewing(NamedTuple):
-    """By which certificate a renewal is asked for, and the key (a hash of it) that it is for."""
+    """By which certificate a renewal is asked for, of which authority, and the key (a hash of it) that it is for."""
 
     key: Digest
     serial: Serial
+    authority: str = ""
 
 
 class Whose(NamedTuple):
@@ -73,12 +74,19 @@ def admitted(view: View, one: Credential, now: float) -> None:
         raise refused("expired", f"{what} has ended {(now - one.until) / DAY:.1f} days ago: it joins again: {JOIN}")
     if one.authority not in {each.id for each in authorities(view, now)}:
         raise refused("foreign", f"{what} is of an authority that does not count here, or no more: it joins again: {JOIN}")
-    _unrevoked(view.get(keys.certificate(one.role, one.name)), one.serial)
+    _unrevoked(view.get(keys.certificate(one.role, one.name)), what, one.serial, now)
 
 
-def _unrevoked(holder: Holder | None, serial: str) -> None:
-    if holder is not None and serial <= holder.floor:
-        raise refused("revoked", f"the certificate of {holder.role} {holder.name} is revoked: if it should not be, it joins again: {JOIN}")
+def _unrevoked(holder: Holder | None, what: str, serial: str, now: float) -> None:
+    """Raise Refused where a serial is revoked, or was never given.
+
+    Who is revoked has none that counts, whatever its serial, until he joins again. One above the latest is known to a registry that was
+    restored no more; one of a time that is to come (beyond how far clocks may be apart) was given by nobody.
+    """
+    if holder is not None and (holder.revoked or serial <= holder.floor):
+        raise refused("revoked", f"{what} is revoked: if it should not be, it joins again: {JOIN}")
+    if serial > (holder.serial if holder is not None else NO_SERIAL) and int(serial[:12], 16) > _milliseconds(now + SET_BACK):
+        raise refused("foreign", f"{what} has a serial number that this registry has not given: it joins again: {JOIN}")
 
 
 def refused(reason: str, detail: str, kind: str = "certificate") -> Refused:
@@ -108,7 +116,12 @@ def renew(draft: Draft, part: Part) -> Done:
     wanted, who = read(Renewing, part.body), draft.who
     if who.role not in HOLDERS:
         raise Refused("forbidden", f"{who.role} has no certificate")
-    _unrevoked(draft.get(keys.certificate(who.role, who.name)), wanted.serial)  # in this commit: a revocation may be on its way
+    what = f"the certificate of {who.role} {who.name}"
+    _unrevoked(draft.get(keys.certificate(who.role, who.name)), what, wanted.serial, draft.now)  # in this commit: it may be on its way
+    signs = signing(draft.view, draft.now)
+    if not signs.cross and wanted.authority != signs.id and len(authorities(draft.view, draft.now)) > 1:
+        # the key of the one before is lost, perhaps to somebody who signs by it what he likes
+        raise refused("foreign", f"{what} is of an authority whose key is lost, and {signs.id} signs now: it joins again: {JOIN}")
     grant = granted(draft, who.role, named(who.role, who.name), voids=False)  # type: ignore[arg-type]
     return Done(200, keys.certificate(who.role, who.name), write(grant))
 

@@ -27,6 +27,9 @@ AT_FIRST = ("uuid", "cluster")
 ALLOCATED = ("mac", "ipv4", "ipv6")  #: what ``allocate`` in a body may name
 #: ``found`` in a body: the NIC is there already, and what it has counts even where somebody else has it.
 BESIDE = ("allocate", "found")
+#: What a NIC is known by, and what it has: of one that was taken over it changes only when the node that had it has let it go.
+IDENTITY = frozenset(("belongs", "instance", "owner", "mac", "network", "ip", "addresses"))
+SETTLED = 60.0  #: seconds after which a node that has a NIC of its own has reported it
 MOST_ADDRESSES = 16
 #: What a network has a say in.
 PLACED = ("network", "cluster", "owner", "ip", "addresses")
@@ -35,7 +38,7 @@ PLACED = ("network", "cluster", "owner", "ip", "addresses")
 def add(draft: Draft, part: Part) -> Done:
     """Make a NIC. Its master is who asks; without a MAC one is given out.
 
-    A node takes over a NIC that another one has defined, and has no more: its guest has migrated.
+    A node takes over a NIC that another one has defined, and has no more: its guest has migrated. Nothing else of it changes by that.
 
     A node may say (``match``) of which of its reports, the NIC's among them, it is: one that comes after later ones, or after somebody has
     deleted the NIC, is not done. An id alone does not tell that of a request that was never done, and that nobody remembers.
@@ -65,8 +68,9 @@ def add(draft: Draft, part: Part) -> Done:
     if (there := draft.nic(fields["uuid"])) is not None:
         if role != "node" or not found or not _left_behind(draft, there):
             raise Refused("exists", f"there is a NIC {there.uuid}")
-        masters.nic(draft, there._replace(master=masters.identity(draft.who)), [name for name in fields if name in FIELDS], draft.who)
-        return _written(draft, there, there._replace(**fields, master=masters.identity(draft.who)), fields, (), True)
+        taken = there._replace(master=masters.identity(draft.who))
+        draft.put(keys.nic(taken.uuid), taken)
+        return Done(200, keys.nic(taken.uuid), write(taken))
     made = Nic(**fields)._replace(master=masters.identity(draft.who), made=draft.now)
     masters.nic(draft, made, [name for name in fields if name in FIELDS], draft.who)
     if not made.mac and not found and "mac" not in allocate:
@@ -82,6 +86,8 @@ def set_(draft: Draft, part: Part) -> Done:
     fields = read_fields(Nic, rest, FIELDS)
     touched = [name for name in fields if fields[name] != getattr(before, name)]
     masters.nic(draft, before, [*touched, *(("mac",) if "mac" in allocate else ())], draft.who)
+    if draft.who.role == "node" and (allocate or IDENTITY.intersection(touched)):
+        _let_go(draft, before)
     return _written(draft, before, before._replace(**fields), fields, allocate, found)
 
 
@@ -93,6 +99,7 @@ def delete(draft: Draft, part: Part) -> Done:
     masters.nic_whole(draft, nic, draft.who, forced(part))
     if draft.who.role == "node":
         _nowhere(draft, nic)
+        _let_go(draft, nic)
     if draft.who.role != "importer":  # whose NICs no node adds
         _overtake(draft, nic)
     claims.change(draft, nic, None, False)
@@ -101,14 +108,39 @@ def delete(draft: Draft, part: Part) -> Done:
 
 
 def _left_behind(draft: Draft, nic: Nic) -> bool:
-    """Tell whether a NIC is another node's to decide, on which it is not up, and it is on who asks, or comes there.
+    """Tell whether the guest of another node's NIC has come to who asks, of the same cluster, by what that other node has said.
 
-    One that is but stopped there is that node's: its guest is off, and nobody else's.
+    It ran there while who asks had it, or was getting it; then it stopped. Or that node has let it go: reports it no more, or was fenced.
+    One that is but stopped there is that node's: its guest is off, and nobody else's. What who asks says is not enough: that can be
+    said of any guest that is off.
     """
     kind, _, node = nic.master.partition(":")
-    states = {where: report.state for where, report, _revision in draft.view.seen(nic.uuid)}
-    there, here = states.get(node, "stopped"), states.get(draft.who.name)
-    return kind == "node" and node != draft.who.name and there == "stopped" and here in ("running", "incoming")
+    asking, reports = draft.node(draft.who.name), {where: report for where, report, _revision in draft.view.seen(nic.uuid)}
+    here, there = reports.get(draft.who.name), reports.get(node)
+    if kind != "node" or node == draft.who.name or here is None or asking is None or asking.cluster != nic.cluster:
+        return False
+    draft.expect(keys.seen(draft.who.name, nic.uuid))
+    draft.expect(keys.seen(node, nic.uuid))  # it may start again
+    if here.moved_to == node:  # it was taken over from who asks, and is back
+        return here.state == "running"
+    if here.state == "stopped":
+        return False
+    if there is not None:
+        return there.state == "stopped" and there.moved_to == draft.who.name
+    if draft.node(node) is None:
+        return True
+    latest = draft.view.reports(node)
+    return latest is not None and latest.time >= nic.made + SETTLED
+
+
+def _let_go(draft: Draft, nic: Nic) -> None:
+    """Raise Refused where the node from which who asks has taken the NIC over has it still, though stopped: it is defined there."""
+    for where, report, _revision in draft.view.seen(nic.uuid):
+        if where != draft.who.name and report.state == "stopped" and report.moved_to == draft.who.name:
+            there = draft.node(where)
+            name = there.name if there else where
+            remedy = f"netcommon define --remove there, or netcommon registry nic set or delete {nic.uuid} as an operator"
+            raise Refused("in-use", f"{name} has it still, stopped: {remedy}", node=where)
 
 
 def _nowhere(draft: Draft, nic: Nic) -> None:

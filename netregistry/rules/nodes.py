@@ -50,7 +50,8 @@ def join(draft: Draft, part: Part) -> Done:
     _itself(draft, node.uuid, "join")
     if draft.node(node.uuid) is not None:
         raise Refused("exists", f"node {node.uuid} has joined already: a copied machine needs an identity of its own", node=node.uuid)
-    _named_once(draft, node)
+    again = f"where this machine is to be it again, netcommon registry token create node {node.name}, and join by that"
+    _named_once(draft, node, f": {again}; where it is gone for good, netcommon registry node forget {node.name}; else another name")
     if draft.view.members("on", node.uuid) or draft.view.reports(node.uuid) is not None:  # they would count as this node's
         raise Refused("busy", f"what {node.name} had reported before it was forgotten is being removed: try again in a moment")
     key = keys.node(node.uuid)
@@ -138,7 +139,7 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     alive = view.alive(node.uuid)
     made = Reports(request, view.epoch, now, about, alive.incarnation if alive is not None else "")
     changes: list[Put | Delete] = [Put(key, dump(made))]
-    changes += [Put(keys.seen(who.name, report.nic), dump(report)) for report in wanted.nics]
+    changes += [Put(keys.seen(who.name, report.nic), dump(_moved(view, who.name, report))) for report in wanted.nics]
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
     tests = [Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))]
     reports = {**{report.nic: report for report in wanted.nics}, **dict.fromkeys(wanted.removed)}
@@ -150,6 +151,21 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit
+
+
+def _moved(view: View, node: str, report: Report) -> Report:
+    """Note on a report of a NIC's master on which other node its guest was, or came to, when it stopped here; none where several say so.
+
+    It stays until the report goes: a node that says so afterwards could say it of any guest that is off.
+    """
+    before: Report | None = view.get(keys.seen(node, report.nic))
+    nic = view.nic(report.nic)
+    moved_to = before.moved_to if before is not None else ""
+    stops = report.state == "stopped" and before is not None and before.state != "stopped"
+    if stops and nic is not None and nic.master == f"node:{node}":
+        others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state != "stopped"]
+        moved_to = others[0] if len(others) == 1 else ""
+    return report._replace(moved_to=moved_to)
 
 
 def _news(view: View, node: str, uuid: str, report: Report | None) -> bool:
@@ -189,9 +205,9 @@ def another(uuid: str, what: str) -> Refused:
     return Refused("forbidden", detail, master=f"node:{uuid}", reason="another")
 
 
-def _named_once(draft: Draft, node: Node) -> None:
+def _named_once(draft: Draft, node: Node, remedy: str = "") -> None:
     if [each for each in draft.members("node", node.name) if each != keys.node(node.uuid)]:
-        raise Refused("exists", f"there is a node {node.name} already", field="name")
+        raise Refused("exists", f"there is a node {node.name} already{remedy}", field="name")
 
 
 def _there(draft: Draft, uuid: str) -> Node:

@@ -89,8 +89,13 @@ def _node(draft: Draft, token: Token, body: Any) -> str:
         raise Invalid("node", body, "what the node is: its uuid and name")
     uuid = named("node", body.get("uuid", ""))
     if token.name and uuid != token.name:
-        detail = f"the token {token.id} is for node {token.name}, and this is {uuid}: {JOIN}"
-        raise refused("token-other", detail, "token")
+        known = draft.node(token.name)
+        named_so = f" ({known.name})" if known is not None else ""
+        detail = (
+            f"the token {token.id} is for node {token.name}{named_so}, and this is {uuid}: a token for that one, or without a name for one "
+            f"that has not joined, lets it join; a machine without /var/lib/netcommon/node.json becomes the node of the token: {JOIN}"
+        )
+        raise Refused("token", detail, reason="token-other", node=token.name, called=known.name if known is not None else "")
     if draft.node(uuid) is None:
         nodes.join(draft, Part("node.join", "", body))
     elif not token.name:

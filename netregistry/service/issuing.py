@@ -59,7 +59,7 @@ class Issuer:
         if one is None:
             raise Refused("forbidden", "there is no certificate to renew: over the UNIX socket root needs none")
         requested: Requested = _x509().key_of(certificate)
-        return self._issued(call._replace(body={"key": requested.digest, "serial": one.serial}), who, requested)
+        return self._issued(call._replace(body={"key": requested.digest, "serial": one.serial, "authority": one.authority}), who, requested)
 
     def add(self, call: Call, who: Identity) -> Response:
         """Take in an authority. Raises Refused, Invalid; Unavailable."""

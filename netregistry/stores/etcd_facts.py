@@ -30,6 +30,7 @@ class Facts(NamedTuple):
     """Hold what an etcd says of the registry in it. ``whole``: it is no copy that was not finished; ``source``: what it was copied from.
 
     ``moved``: where it was moved to, in which case ``epoch`` is the one that it has there, and it is not whole for any version.
+    ``arrived``: it is there, and the etcd has been told so: what it holds itself is of then, and counts no more.
     """
 
     epoch: str
@@ -38,6 +39,12 @@ class Facts(NamedTuple):
     revision: int  #: at which that was written: the first one of the epoch
     value: bytes = b""  #: as it is written there
     moved: str = ""
+    arrived: bool = False
+
+    @property
+    def says(self) -> tuple[object, ...]:
+        """Give all that is said, but not when and how it is written."""
+        return self.epoch, self.whole, self.source, self.moved, self.arrived
 
     def holds(self, pair: answers.Pair | None) -> bool:
         """Tell whether this is still what the etcd says."""
@@ -100,7 +107,8 @@ def _facts(place: Place, document: Document) -> Facts | None:
         said = json.loads(pair.value)
         schema = said["schema"]
         made = Facts(said["epoch"], said["whole"], said["source"], pair.revision, pair.value, said.get("moved", ""))
-        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int, bytes, str]:
+        made = made._replace(arrived=said.get("arrived", False))
+        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int, bytes, str, bool]:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(f"{place}: what is said of the registry cannot be read: {escaped(repr(pair.value))}") from None
@@ -118,6 +126,8 @@ def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool 
     document: Document = {"schema": SCHEMA, "epoch": said.epoch, "whole": said.whole, "source": said.source}
     if said.moved:
         document["moved"] = said.moved
+    if said.arrived:
+        document["arrived"] = True
     put = {"request_put": {"key": encoded(EPOCH), "value": encoded(_written(document))}}
     nothing = {"target": "MOD", "key": ALL, "range_end": ALL, "mod_revision": "0"}
     body = {

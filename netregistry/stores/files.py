@@ -26,14 +26,19 @@ def begin(path: str) -> str:
     """Make a registry that holds nothing, and its folder; give its epoch. Raises HostRefused, also where it was moved; Unavailable."""
     if os.path.exists(path + MOVED):
         raise gone(path, moved_to(path + MOVED))
+    _folder(path)
+    epoch = secrets.token_hex(4)
+    SqliteStore.create(path, epoch).close()
+    return epoch
+
+
+def _folder(path: str) -> None:
+    """Make the folder of a registry, root's alone, unless it is there. Raises HostRefused."""
     folder = Path(path).parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise HostRefused(f"cannot make {escaped(folder)}: {error.strerror}") from None
-    epoch = secrets.token_hex(4)
-    SqliteStore.create(path, epoch).close()
-    return epoch
 
 
 def copy(path: str, target: str) -> None:
@@ -53,12 +58,14 @@ def compact(path: str) -> tuple[int, int, str]:
 def bring_back(backup: str, path: str) -> str:
     """Put a copy in the place of the registry, in a new epoch; give that. What stood there is kept beside it.
 
-    The copy itself is read alone. Whoever calls it has made sure that no etcd keeps the registry (netregistry.moving).
+    The folder is made if need be. The copy itself is read alone. Whoever calls it has made sure that no etcd keeps the registry
+    (netregistry.moving).
 
     Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
     """
     beside = f"{path}.new"
     copied = f"{beside}.copy"
+    _folder(path)
     try:
         removed(beside)
         removed(copied)

@@ -15,10 +15,10 @@ from netregistry import moving, transfer
 from netregistry.stores import files
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
-from netregistry.stores.etcd_facts import Facts, begun
+from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import Place, place
 from netregistry.stores.files import REPLACED
-from netregistry.stores.sqlite_file import MOVED
+from netregistry.stores.sqlite_file import MOVED, removed
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from tests.support.etcd import Cluster
 from tests.support.registry_process import Registry
@@ -119,10 +119,10 @@ def test_a_move_that_was_ended_before_the_file_was_put_aside(registry: Registry,
 def ended_before_it_is_whole(registry: Registry, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a move end after the file says where it goes, and before the etcd says that it is whole."""
 
-    def act(client: Client, facts: Facts, before: Facts | None = None, clear: bool = False) -> None:
-        if facts.whole:
+    def act(client: Client, goes: Facts, before: Facts | None = None, clear: bool = False) -> None:
+        if goes.whole:
             raise KeyboardInterrupt
-        begun(client, facts, before, clear)
+        begun(client, goes, before, clear)
 
     with monkeypatch.context() as patch:
         patch.setattr(transfer, "begun", act)
@@ -153,10 +153,10 @@ def test_a_move_that_was_ended_is_begun_again_with_another_etcd(
 
 def test_a_move_that_is_refused_leaves_the_file_the_registry(registry: Registry, one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    def act(client: Client, facts: Facts, before: Facts | None, clear: bool = True) -> None:
-        if facts.whole:
+    def act(client: Client, goes: Facts, before: Facts | None, clear: bool = True) -> None:
+        if goes.whole:
             raise HostRefused("somebody else")
-        begun(client, facts, before, clear)
+        begun(client, goes, before, clear)
 
     with monkeypatch.context() as patch:
         patch.setattr(transfer, "said", act)
@@ -232,6 +232,54 @@ def test_a_way_back_that_was_ended_is_begun_again_there_alone(
     refused(registry, 69, "was moved to", "serve")
     registry.kept_by(one.url)
     registry.command("move", "--back")
+    registry.kept_by()
+    with serving(registry):
+        assert named(registry) == ["first"]
+
+
+def brought_back(registry: Registry, where: str) -> None:
+    """Bring a registry to an etcd, and back to its file."""
+    registry.command("move", "--to", where)
+    registry.kept_by(where)
+    registry.command("move", "--back")
+    registry.kept_by()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_earlier_etcd_does_not_bring_back_what_a_later_one_keeps(registry: Registry, one: Cluster, tmp_path: Path, told: bool) -> None:
+    """Settings of some machine name the earlier one still. ``told``: it knows that the registry has arrived at the file since."""
+    brought_back(registry, one.url)
+    if not told:
+        with contextlib.closing(Client(one.place)) as client:
+            found = facts(client)
+            assert found is not None and found.arrived
+            begun(client, found._replace(arrived=False), found)
+    with serving(registry):
+        named(registry, "second")
+    with Cluster(tmp_path / "etcd", 1) as second:
+        registry.command("move", "--to", second.url)
+        registry.kept_by(one.url)
+        said = one.said(), second.said()
+        refused(registry, 69, "before" if told else f"[registry] store is to name '{second.url}'", "move", "--back")
+        assert (one.said(), second.said()) == said and not registry.file.exists() and Path(f"{registry.file}{MOVED}").exists()
+        second.stop()
+        refused(registry, 69 if told else 75, "--lost", "move", "--back")
+        done = registry.command("move", "--back", "--lost", check=False)
+        assert done.returncode == 0, done.stderr
+    registry.kept_by()
+    with serving(registry):
+        assert named(registry) == ["first"]
+
+
+def test_a_file_that_was_lost_later_does_not_come_back_as_it_was_then(registry: Registry, one: Cluster) -> None:
+    """What the etcd holds is of then; where somebody wants that, it begins another epoch: the file may have had commits in this one."""
+    brought_back(registry, one.url)
+    with serving(registry), registry.client() as asked:
+        epoch = asked.get("status").body["epoch"]
+    removed(str(registry.file))
+    registry.kept_by(one.url)
+    refused(registry, 69, "is not there any more", "move", "--back")
+    assert epoch not in registry.command("move", "--back", "--lost").stdout
     registry.kept_by()
     with serving(registry):
         assert named(registry) == ["first"]

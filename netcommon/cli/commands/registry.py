@@ -24,11 +24,14 @@ from netcommon.cli.registry_client import (
     authority_keys,
     client,
     node_of,
+    served,
     show_list,
+    signing,
     socket_of,
     store_of,
     text,
     uuid_of,
+    warn_of_key,
     whole,
 )
 from netcommon.views.live.events import moment
@@ -160,6 +163,8 @@ def status(app: App, as_json: bool) -> None:
     """Show how the registry's service is."""
     with client(app) as asked:
         said = asked.get("status").body
+        signs = signing(whole(asked, "authorities")[0]) if served(app) else ""
+    warn_of_key(app, signs)
     if as_json:
         answer("registry-status", **{("program" if name == "version" else name): value for name, value in said.items()})
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,9 +15,22 @@ from netcommon.cli.app import App
 from netcommon.cli.commands.registry_objects import body_of, given_argument
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import answer, json_option, say
-from netcommon.cli.registry_client import as_root, authority_keys, client, node_of, show_change, show_list, text, whole
+from netcommon.cli.registry_client import (
+    as_root,
+    authority_keys,
+    client,
+    node_of,
+    served,
+    show_change,
+    show_list,
+    signing,
+    text,
+    warn_of_key,
+    whole,
+)
 from runtime import membership, validate
 from runtime.errors import HostRefused
+from runtime.membership import Membership
 from runtime.moment import local_time
 
 ROLES = ("node", "operator", "importer", "reader")
@@ -69,10 +84,16 @@ def authority_list(app: App, as_json: bool) -> None:
         return one["id"], "signs" if item["signs"] else "counts", _time(one["until"]), one["fingerprint"]
 
     show_list(items, revision, ("ID", "STATE", "UNTIL", "FINGERPRINT"), row, as_json, "no authority: authority rotate makes one")
+    if served(app):
+        warn_of_key(app, signing(items))
 
 
 @authority.command("rotate")
-@click.option("--lost", is_flag=True, help="The key of the one that signs is lost: nobody will know the new one, and all join again.")
+@click.option(
+    "--lost",
+    is_flag=True,
+    help="The key of the one that signs is lost, or somebody else has it: nobody will know the new one, and all join again.",
+)
 @json_option
 @click.pass_obj
 def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
@@ -149,6 +170,8 @@ def token_create(app: App, role: str, name: str, duration: str, as_json: bool) -
         made = joining.make(role, next(item["authority"]["fingerprint"] for item in items if item["signs"]))
         wanted = {"id": made.id, "proof": made.proof, "role": role, "name": _named(asked, role, name), "seconds": seconds_of(duration)}
         said = asked.change("POST", "tokens", wanted)
+    if served(app):
+        warn_of_key(app, signing(items))
     if as_json:
         answer("registry-change", revision=said.revision, done=True, value={**said.body, "token": str(made)}, changes=[])
         return
@@ -246,8 +269,9 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
     """Let this machine join a registry elsewhere, by a token.
 
     A key is made here, which stays here, and a certificate is got for it: /var/lib/netcommon/certificates. With the token of a node the
-    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. With several
-    addresses the next one is asked where one does not answer, or cannot do it.
+    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. Where that file is
+    lost, as on a machine that was installed anew, the token of a node that has joined makes it that node again. With several addresses the
+    next one is asked where one does not answer, or cannot do it.
 
     With - for TOKEN it is read from standard input: what stands on a command line is seen by every user of the machine.
     """
@@ -256,22 +280,50 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
     wanted, places = joining.read(_given(token)), [each for each in urls.split(",") if each]
     for each in places:
         import_module("netregistry.reach").parsed(each)
-    node = None
+    me = None
     if wanted.role == "node":
-        there = membership.read(app.paths)
-        called = name or (there.name if there is not None else os.uname().nodename.partition(".")[0])
-        me = membership.Membership(there.uuid if there is not None else app.new_uuid(), called)
-        node = {"uuid": me.uuid, "name": me.name, **body_of("nodes", given, None)}
-        membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
+        me, found = _node_joined(app, partial(joining.join, app.paths.lib, places, wanted), name, body_of("nodes", given, None))
     elif given or name:
         raise click.UsageError("--name and FIELD=VALUE are for nodes")
-    found = joining.join(app.paths.lib, places, wanted, node)
+    else:
+        found = joining.join(app.paths.lib, places, wanted, None)
     if as_json:
         value = {"role": found.role, "name": found.name, "addresses": list(found.addresses), "until": found.until}
         answer("registry-change", revision="", done=True, value=value, changes=[])
     else:
-        who = f"{found.role} {node['name'] if node else found.name}"
+        who = f"{found.role} {me.name if me is not None else found.name}"
         say(f"joined {text(list(found.addresses))} as {who}, until {_time(found.until)}; it is renewed by itself")
+
+
+def _node_joined(app: App, join: Callable[..., Any], name: str, about: dict[str, Any]) -> tuple[Membership, Any]:
+    """Let this machine join as a node; give who it is, and what it has joined with. Raises as ``join`` does.
+
+    One that does not know who it was becomes the node that the token is for, unless ``name`` is another one's.
+    """
+    problem, there = import_module("netregistry.client").Problem, membership.read(app.paths)
+    called = name or (there.name if there is not None else os.uname().nodename.partition(".")[0])
+    me = Membership(there.uuid if there is not None else app.new_uuid(), called)
+    try:
+        return me, _joined_as(app, join, me, there, about)
+    except problem as refused:
+        uuid, known = refused.document.get("node", ""), refused.document.get("called", "")
+        if there is not None or refused.kind != "token" or not validate.is_uuid(str(uuid)) or (name and known not in ("", name)):
+            raise
+    me = Membership(str(uuid), validate.name(str(known), "name") if known else called)
+    return me, _joined_as(app, join, me, None, about)
+
+
+def _joined_as(app: App, join: Callable[..., Any], me: Membership, before: Membership | None, about: dict[str, Any]) -> Any:
+    """Let this machine join as ``me``; give what it has joined with. One that is refused is what it was ``before``."""
+    try:
+        # kept before it is asked for: a node that is cut off then asks again under the same UUID
+        return join({"uuid": me.uuid, "name": me.name, **about}, partial(membership.write, app.paths, me))
+    except import_module("netregistry.client").Problem as refused:
+        if not refused.retry and before is None:
+            membership.remove(app.paths)
+        elif not refused.retry and before is not None:
+            membership.write(app.paths, before)
+        raise
 
 
 def _given(text: str) -> str:

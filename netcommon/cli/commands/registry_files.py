@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -17,8 +18,8 @@ from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
-from netcommon.cli.registry_client import as_root, client, file_of, in_etcd, served, store_of
-from runtime.errors import UNAVAILABLE, HostRefused
+from netcommon.cli.registry_client import as_root, client, elsewhere, file_of, in_etcd, served, store_of, text, warn_of_key
+from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError
 
 STREAM = "-"
 
@@ -50,27 +51,44 @@ def write_new(file: str, pieces: Iterable[bytes]) -> None:
 def backup(app: App, file: str, as_json: bool) -> None:
     """Copy the registry to a new FILE.
 
-    The service may run: it makes the copy then.
+    The service may run: it makes the copy then. On another machine, which has joined as an operator, the copy comes from there.
     """
     as_root(app)
     _copied(app, file)
     if as_json:
         answer("registry-file", path=os.path.abspath(file), epoch="")
     else:
-        say(f"the registry is copied to {file}")
+        say(f"{_called(app)} is copied to {file}")
+
+
+def _called(app: App) -> str:
+    """Give what people call the registry that is meant: one elsewhere by its address."""
+    found = None if in_etcd(app) else elsewhere(app)
+    return f"the registry at {text(list(found.addresses))}" if found is not None else "the registry"
 
 
 def _copied(app: App, file: str) -> None:
-    """Copy the registry to a new file: by its service, where one runs."""
+    """Copy the registry to a new file: by its service, where one runs, here or elsewhere."""
     if in_etcd(app):
         import_module("netregistry.transfer").copy(store_of(app), file)
         return
-    if not served(app):
-        import_module("netregistry.stores.files").copy(file_of(app), file)
+    if not served(app) and elsewhere(app) is None:
+        path = file_of(app)
+        _there(path)
+        import_module("netregistry.stores.files").copy(path, file)
         return
     with client(app) as asked:
         pieces = asked.backup()
         write_new(file, chain([next(pieces, b"")], pieces))  # a refusal comes before the file is made
+
+
+def _there(path: str) -> None:
+    """Raise HostRefused where there is no registry here: to make one would help nobody who wants the whole of one."""
+    if not (os.path.exists(path) or os.path.exists(path + import_module("netregistry.stores.files").MOVED)):
+        remedy = (
+            "do it on the registry's machine, or join that as an operator: netcommon registry token create operator NAME there, then join"
+        )
+        raise HostRefused(f"{path} is not there, and no registry elsewhere is joined", remedy)
 
 
 lost_option = click.option("--lost", is_flag=True, help="What the registry was moved to before is lost for good: do not ask it.")
@@ -86,7 +104,7 @@ def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
 
     The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before every live node has
     reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that was moved elsewhere is
-    not restored where it was, unless that is --lost.
+    not restored where it was, unless that is --lost. A copy has no key of an authority: /var/lib/netregistry/authority is put back as well.
     """
     as_root(app)
     path, moving = store_of(app), import_module("netregistry.moving")
@@ -101,6 +119,8 @@ def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
         answer("registry-file", path=path, epoch=epoch)
     else:
         say(f"{path} is {file} now, epoch {epoch}\nnext: systemctl start netcommon-registry")
+    with contextlib.suppress(NetcommonError):  # it is restored, and the service will say what is wrong with it
+        warn_of_key(app, import_module("netregistry.authority.signer").signing(path))
 
 
 @click.command("move")
@@ -268,16 +288,18 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
         raise HostRefused("an etcd uses the space again by itself", "etcdctl defrag gives it back to the file system, member by member")
     if dry_run:
         before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
-    elif served(app):
+    elif served(app) or elsewhere(app) is not None:
         with client(app) as asked:
             said = asked.change("POST", "compact").body
         before, after = said["before"], said["after"]
     else:
+        _there(file_of(app))
         before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
     if as_json:
         answer("registry-compact", done=not dry_run, before=before, after=after)
     else:
-        say(f"{file_of(app)} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")
+        which = file_of(app) if elsewhere(app) is None else _called(app)
+        say(f"{which} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")
 
 
 COMMANDS = {"backup": backup, "restore": restore, "move": move, "export": export, "import": import_, "compact": compact}

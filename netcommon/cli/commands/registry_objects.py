@@ -11,7 +11,21 @@ import click
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
-from netcommon.cli.registry_client import as_root, client, network_of, nic_of, node_of, show_change, show_list, show_one, text, whole
+from netcommon.cli.registry_client import (
+    DAILY,
+    as_root,
+    client,
+    joined,
+    network_of,
+    nic_of,
+    node_of,
+    served,
+    show_change,
+    show_list,
+    show_one,
+    text,
+    whole,
+)
 from runtime import membership, validate
 from runtime.errors import HostRefused
 
@@ -338,10 +352,14 @@ def node_show(app: App, name: str, as_json: bool) -> None:
 def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Let this machine join, by a UUID that it keeps.
 
-    For example netcommon registry node join node1 cluster=prod. The UUID is in /var/lib/netcommon/node.json, which is not to be copied to
-    another machine. One that has joined already joins again under the same UUID, where the registry has forgotten it.
+    On the registry's machine; another one joins by a token (registry join). For example netcommon registry node join node1 cluster=prod.
+    The UUID is in /var/lib/netcommon/node.json, which is not to be copied to another machine. One that has joined already joins again
+    under the same UUID, where the registry has forgotten it.
     """
     as_root(app)
+    if not served(app) and joined(app, "operator", DAILY) is not None:
+        remedy = "netcommon registry token create node, then netcommon registry join URL TOKEN on this machine"
+        raise HostRefused("no registry is served on this machine, and from elsewhere a node needs a certificate of its own", remedy)
     there = membership.read(app.paths)
     me = membership.Membership(there.uuid if there is not None else app.new_uuid(), name)
     with client(app) as asked:

@@ -152,6 +152,59 @@ class Asked:
         return type("Said", (), {"body": self._issued})()
 
 
+def kept(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize("due", [True, False])
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_join_while_a_renewal_waits_for_its_answer_stays(tmp_path: Path, elsewhere: bool, due: bool) -> None:
+    """Also one to the same registry at the same time: its key is another one. A registry that hangs is a reason to join elsewhere."""
+    given, (here, url) = answer(), ("https://localhost:1", f"https://localhost:{1 + elsewhere}")
+    one = credentials.keep(str(tmp_path), given, x509.make_key(), [here], "node", UUID)
+    joined: list[Any] = []
+
+    class Late(Asked):
+        def get(self, what: str) -> Any:
+            said = {**given, "authorities": [(EVIL if elsewhere else OURS).authority.certificate]}
+            joined.extend((credentials.keep(str(tmp_path), said, x509.make_key(), [url], "node", UUID), kept(tmp_path)))
+            return super().get(what)
+
+    asked: Any = Late([OURS.authority.certificate], answer(until=one.until + 9))
+    renewed = credentials.refresh(one, asked, one.until if due else one.since)
+    assert [renewed, kept(tmp_path)] == joined
+
+
+def test_a_renewal_is_written_when_a_join_beside_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = credentials.keep(str(tmp_path), answer(), x509.make_key(), ["https://localhost:1"], "node", UUID)
+    write, begun, renewal = credentials._write, threading.Event(), threading.Event()
+
+    def slowly(folder: Any, found: Any) -> None:
+        if threading.current_thread() is joins:
+            begun.set()
+            assert renewal.wait(10)
+        write(folder, found)
+
+    class Late(Asked):
+        def change(self, method: str, what: str) -> Any:
+            assert begun.wait(10)
+            threading.Timer(0.2, renewal.set).start()  # the renewal waits for the lock by then, and does not get it
+            return super().change(method, what)
+
+    monkeypatch.setattr(credentials, "_write", slowly)
+    joined: list[Any] = []
+
+    def join() -> None:
+        joined.append(credentials.keep(str(tmp_path), answer(until=one.until + 5), x509.make_key(), ["https://localhost:2"], "node", UUID))
+
+    joins = threading.Thread(target=join)
+    joins.start()
+    asked: Any = Late([OURS.authority.certificate], answer(until=one.until + 9))
+    renewed = credentials.refresh(one, asked, one.until)
+    joins.join(10)
+    assert [renewed] == joined == [credentials.read(str(tmp_path), "node")]
+
+
 @pytest.mark.parametrize(
     ("authorities", "more"),
     [

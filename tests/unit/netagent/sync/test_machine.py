@@ -208,6 +208,33 @@ def test_a_thousand_changes_are_one_report(turned: Turned) -> None:
     assert turned.take(Send).body["after"] == "e:12"
 
 
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_what_was_told_before_the_node_was_alive_is_told_again(turned: Turned, in_flight: bool) -> None:
+    """The registry takes it for the node's life before a boot, and believes nothing of that any more."""
+    uuid = turned.up(0)
+    turned.tell(Marked(uuid))
+    turned.greeted()
+    turned.passes(5.0)
+    said = turned.take(Send).body
+    assert [each["nic"] for each in said["nics"]] == [uuid]
+    if not in_flight:
+        turned.tell(Answered(None, "e:12"))
+    turned.told()  # the stream begins, and with it the node is alive
+    if in_flight:
+        turned.tell(Answered(None, "e:12"))
+    turned.take(AskNode)
+    turned.tell(Answered({"reports": "e:12"}))
+    turned.passes(5.0)
+    again = turned.take(Send).body
+    assert (again["nics"], again["after"], "about" in again) == (said["nics"], "e:12", True)
+    turned.tell(Answered(None, "e:13"))
+    turned.take(AskNode)
+    turned.tell(Answered({"reports": "e:13"}))
+    turned.told(ready="e:14")
+    turned.passes(5.0)
+    assert not any(isinstance(each, Send) for each in turned.asked), "once is enough"
+
+
 def test_fifty_are_sent_at_once_and_one_request_is_in_flight(turned: Turned) -> None:
     turned.begun(*(nic(number) for number in range(120)))
     turned.tell(*(Marked(turned.up(number)) for number in range(120)))

@@ -141,6 +141,19 @@ def test_define_in_a_network(joined: Cli) -> None:
     assert networks.uuids(joined.paths) == [nic["network"]]
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"), [(("--link", "br1"), ("bridged", "br1")), (("--mode", "routed", "--link", "main"), ("routed", "main"))]
+)
+def test_a_link_is_changed_with_the_registry(joined: Cli, typed: tuple[str, ...], expected: tuple[str, str]) -> None:
+    """LINK and BRIDGE both say the bridge that it was on: neither stays beside another link."""
+    joined(*TAP0, "--network", "blue")
+    before = known(joined)
+    joined("define", "--interface", "tap0", *typed)
+    there, now = definitions.find(joined.paths, "tap0"), known(joined)
+    assert there is not None and (there.mode, there.link) == expected == (now["mode"], now["link"])
+    assert {name for name in now if now[name] != before[name]} <= {"mode", "link"} and there.mac == before["mac"]
+
+
 def test_an_address_is_changed_in_the_registry_where_the_definition_names_no_network(joined: Cli, service: Served) -> None:
     """Change what the agent has made known, and what the operator has put into a network since; away, the agent brings it there."""
     given = (*TAP0, "--mac", "aa:00:00:00:00:01")
@@ -248,6 +261,19 @@ def test_remove_gives_back(joined: Cli) -> None:
     assert "removed the definition" in said and "the registry has back" in said
     assert joined("registry", "nic", "list").stdout == "no nics\n" and wanted.all_of(joined.paths, []) == {}
     assert "nothing to remove" in joined("define", "--remove", "--uuid", uuid).stdout
+
+
+def test_a_nic_of_another_node_is_said_to_be_that(joined: Cli, service: Served) -> None:
+    """As of one that was forgotten, and joined under another UUID: nothing that is done here changes it there."""
+    (blue,) = joined.json("registry", "network", "list")["items"]
+    body = {"uuid": UUIDS[3], "network": blue["network"]["uuid"], "mac": "aa:00:00:00:00:09", "ip": "192.0.2.9"}
+    service.join(0).change("POST", "nics", body)
+    given = ("--interface", "tap3", "--mode", "bridged", "--link", "br0", "--network", "blue", "--uuid", UUIDS[3])
+    master = known(joined, UUIDS[3])["master"]
+    for command in (("define", *given), ("define", "--remove", "--uuid", UUIDS[3])):
+        said = joined(*command).stdout
+        assert f"its master is {master}, and not this node" in said and f"netcommon registry nic delete {UUIDS[3]}" in said
+    assert known(joined, UUIDS[3])["master"] == master
 
 
 def test_remove_of_a_nic_that_is_reported_as_running(joined: Cli, service: Served) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import ssl
 import stat
 from collections.abc import Iterator
@@ -77,6 +78,49 @@ def test_a_node_joins_is_revoked_and_joins_again(machines: Machines) -> None:
     assert found == me
 
 
+def test_a_machine_that_was_installed_anew_is_its_node_again(machines: Machines) -> None:
+    """By a token for that node: it does not know its UUID any more. By another token, or name, it is told what makes it that."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    me = membership.read(other.paths)
+    shutil.rmtree(other.paths.lib)
+    said = other("registry", "join", machines.url, token(machines, "node"), "--name", "node1", status=69).stderr
+    assert "netcommon registry token create node node1" in said and "netcommon registry node forget node1" in said
+    home("registry", "certificate", "revoke", "node", "node1")
+    text = token(machines, "node", "node1")
+    assert "for node" in other("registry", "join", machines.url, text, "--name", "node2", status=69).stderr
+    assert membership.read(other.paths) is None
+    assert "as node node1" in other("registry", "join", machines.url, text).stdout
+    assert me is not None and membership.read(other.paths) == me
+    assert len(other.json("registry", "node", "list")["items"]) == 1 and certificates(machines) == {("node", "node1"): "counts"}
+
+
+def test_who_is_not_let_in_is_no_node(machines: Machines) -> None:
+    """It stays what it was: nothing, or the node that it was, by its name."""
+    other, text = machines.other, token(machines, "node")
+    other("registry", "join", f"https://localhost:{free_port()}", text, "--name", "node1", status=75)
+    assert membership.read(other.paths) is None
+    other("registry", "join", machines.url, text, "--name", "node1")
+    me, again = membership.read(other.paths), token(machines, "node", "node1")
+    other("registry", "join", f"https://localhost:{free_port()}", again, "--name", "node2", status=75)
+    assert membership.read(other.paths) == me
+    other("registry", "join", machines.url, text, "--name", "node2", status=69)
+    assert membership.read(other.paths) == me
+    third = Cli(other.root.parent / "third")
+    third.root.mkdir()
+    third("registry", "join", machines.url, token(machines, "node"), "--name", "node1", status=69)
+    assert membership.read(third.paths) is None
+
+
+def test_a_machine_that_an_operator_has_is_no_node_by_his_certificate(machines: Machines) -> None:
+    """Its agent would have no certificate, and ask a socket that is not there."""
+    other = machines.other
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    for more in ((), ("--dry-run",)):
+        assert "netcommon registry join URL TOKEN" in other("registry", "node", "join", "node1", *more, status=69).stderr
+    assert membership.read(other.paths) is None and machines.home.json("registry", "node", "list")["items"] == []
+
+
 @pytest.mark.parametrize("end", ["\n", "", "\r\n", "\nmore\n"])
 def test_a_token_is_read_from_standard_input(machines: Machines, end: str) -> None:
     """On a command line every user of the machine would see it."""
@@ -115,6 +159,24 @@ def test_an_operator_and_an_importer_elsewhere(machines: Machines) -> None:
         assert asked.get("imports").body["items"] == []
     with pytest.raises(HostRefused, match="no registry is served"), client(other.app(), "importer:other.example.com") as asked:
         asked.get("imports")  # it has no certificate of that one
+
+
+def test_an_operator_elsewhere_has_the_whole(machines: Machines) -> None:
+    """The copy is of the registry that other commands ask, whatever file lies on the operator's own machine."""
+    home, other = machines.home, machines.other
+    home("registry", "network", "add", "blue")
+    copies = [str(other.root / name) for name in ("reader", "operator", "beside")]
+    other("registry", "join", machines.url, token(machines, "reader", "bob"))
+    assert "for operator" in other("registry", "backup", copies[0], status=69).stderr and not os.path.exists(copies[0])
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    for copy in copies[1:]:
+        assert other("registry", "backup", copy).stdout == f"the registry at {machines.url} is copied to {copy}\n"
+        with SqliteStore(copy) as store:
+            assert len(store.list("networks/").items) == 1
+        if copy == copies[1]:
+            other("registry", "init")  # an empty one, which nobody serves
+    assert machines.url in other("registry", "compact", "--dry-run").stdout
+    assert other.json("registry", "compact")["done"] is True
 
 
 def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
@@ -197,6 +259,31 @@ def test_the_authoritys_key_is_lost(machines: Machines) -> None:
     home("registry", "authority", "retire", old["authority"]["id"])
     other("registry", "join", machines.url, token(machines, "reader", "ann"))
     other("registry", "network", "list")
+
+
+def test_a_copy_is_brought_to_a_new_machine(machines: Machines) -> None:
+    """The folder is made, and whoever would let others in is told that the key is missing, until it is back."""
+    home, other = machines.home, machines.other
+    copy, new = str(home.root / "copy"), Cli(home.root.parent / "new")
+    home("registry", "backup", copy)
+    (new.root / "run/netregistry").mkdir(parents=True)
+    file, keys = new.root / "var/lib/netregistry/registry.sqlite", new.root / "var/lib/netregistry/authority"
+    missing = f"({keys}/{home.json('registry', 'authority', 'list')['items'][0]['authority']['id']}.key)"
+    assert missing in new("registry", "restore", copy).stderr
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    port = free_port()
+    others = Listening((("127.0.0.1", port),), NAMES, str(keys))
+    with served(new.root / "run/netregistry", store=SqliteStore(str(file)), others=others) as service:
+        for command in (("authority", "list"), ("token", "create", "reader", "ann"), ("status",)):
+            assert missing in new("registry", *command).stderr
+        text = new("registry", "token", "create", "reader", "ann").stdout.strip()
+        said = other("registry", "join", f"https://localhost:{port}", text, status=75).stderr
+        assert "journalctl -u netcommon-registry" in said and "TLS 1.3" not in said
+        shutil.copytree(home.root / "var/lib/netregistry/authority", keys)
+        service.until(lambda: service.service.figures.until > 0)
+        for command in (("authority", "list"), ("token", "create", "reader", "bob"), ("status",)):
+            assert new("registry", *command).stderr.count("authority") == 0
+        other("registry", "join", f"https://localhost:{port}", text)
 
 
 @pytest.mark.parametrize("text", ["", "node", "node.1.2.3", "root.11111111." + "0" * 32 + "." + "0" * 64, "ü.11111111.x.y"])

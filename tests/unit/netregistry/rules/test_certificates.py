@@ -26,8 +26,8 @@ def authority(registry: Registry) -> str:
     return add_authority(registry, "aaaaaaaa")
 
 
-def add_authority(registry: Registry, label: str, years: int = 10) -> str:
-    body = {"id": label, "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + years * 365 * DAY}
+def add_authority(registry: Registry, label: str, years: int = 10, cross: str = "") -> str:
+    body = {"id": label, "fingerprint": "0" * 64, "certificate": "PEM", "cross": cross, "until": registry.time + years * 365 * DAY}
     registry.do("authority.add", "", body)
     return label
 
@@ -167,6 +167,55 @@ def test_what_a_restored_registry_does_not_know_counts_and_can_be_revoked(regist
     assert reason(registry, grant) == "revoked"
 
 
+def forged(registry: Registry, authority: str, seconds: float) -> dict[str, Any]:
+    """Give a certificate of operator ann that somebody with the authority's key has signed, of a serial of some seconds after now."""
+    serial = f"{int((registry.time + seconds) * 1000):012x}{'f' * 20}"
+    return {"role": "operator", "name": "ann", "serial": serial, "authority": authority, "until": registry.time + DAY}
+
+
+ANN = Identity("operator", "ann", "192.0.2.9")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_serial_of_a_time_to_come_was_given_by_nobody(registry: Registry, authority: str, known: bool) -> None:
+    if known:
+        token(registry, "11111111", "operator", "ann")
+        registry.do("certificate.join", "", joining(number=None), NEWCOMER)
+    one = forged(registry, authority, 601)
+    assert reason(registry, one) == "foreign"
+    assert registry.refused("certificate.renew", "", {"key": KEY, "serial": one["serial"]}, ANN)["reason"] == "foreign"
+    assert reason(registry, forged(registry, authority, 299)) == "", "clocks may be five minutes apart"
+
+
+@pytest.mark.parametrize("seconds", [60, 1e8])
+def test_who_is_revoked_has_no_certificate_of_any_serial(registry: Registry, authority: str, seconds: float) -> None:
+    """Somebody has the authority's key, and signs one of a serial behind those that are revoked; it is not renewed either."""
+    token(registry, "11111111", "operator", "ann")
+    registry.do("certificate.join", "", joining(number=None), NEWCOMER)
+    registry.do("certificate.revoke", "", {"role": "operator", "name": "ann"})
+    one = forged(registry, authority, seconds)
+    for passed in (0.0, 120.0):
+        registry.time += passed
+        assert reason(registry, one) == "revoked"
+        assert registry.refused("certificate.renew", "", {"key": KEY, "serial": one["serial"]}, ANN)["reason"] == "revoked"
+    token(registry, "22222222", "operator", "ann")
+    assert reason(registry, registry.do("certificate.join", "", joining("22222222", None), NEWCOMER)) == ""
+
+
+def test_nobody_goes_over_from_an_authority_whose_key_is_lost(registry: Registry, authority: str) -> None:
+    """`rotate --lost` signs the new one by the old one's key no more; who has that key must not get in by a renewal."""
+    token(registry)
+    first = registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb")
+    renewing = {"key": KEY, "serial": first["serial"], "authority": authority}
+    assert registry.refused("certificate.renew", "", renewing, node(0))["reason"] == "foreign"
+    token(registry, "22222222", name=NODES[0])
+    second = registry.do("certificate.join", "", joining("22222222"), NEWCOMER)
+    assert second["authority"] == "bbbbbbbb"
+    renewing = {"key": KEY, "serial": second["serial"], "authority": "bbbbbbbb"}
+    assert registry.do("certificate.renew", "", renewing, node(0))["authority"] == "bbbbbbbb"
+
+
 def swept(registry: Registry, days: float) -> None:
     """Let days pass, and the leader do what is due."""
     registry.local.run(registry.local.leader.elected(10.0))
@@ -207,7 +256,7 @@ def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, autho
     token(registry)
     first = registry.do("certificate.join", "", joining(), NEWCOMER)
     registry.time -= 3600  # a clock that was set back
-    add_authority(registry, "bbbbbbbb")
+    add_authority(registry, "bbbbbbbb", cross="PEM")
     second = registry.do("certificate.renew", "", {"key": KEY, "serial": first["serial"]}, node(0))
     assert (first["authority"], second["authority"]) == ("aaaaaaaa", "bbbbbbbb")
     assert reason(registry, first) == reason(registry, second) == ""

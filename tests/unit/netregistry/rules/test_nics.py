@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from netregistry.model.history import Identity
 from netregistry.state import all_conflicts
 from tests.support.registry import GANETI, NODES, OPERATOR, Registry, node
 
@@ -239,7 +240,95 @@ def test_a_nodes_nic_moves_with_its_guest(registry: Registry) -> None:
     assert registry.refused("nic.delete", nic.uuid, None, first)["kind"] == "forbidden"
     assert registry.refused("nic.delete", nic.uuid, None, second)["kind"] == "in-use", "it is back since"
     registry.report(second, {"nic": nic.uuid, "state": "stopped"})
+    assert registry.refused("nic.delete", nic.uuid, None, second)["node"] == first.name, "it is defined there"
+    registry.report(first, removed=(nic.uuid,))
     registry.do("nic.delete", nic.uuid, None, second)
+
+
+@pytest.fixture
+def honest_and_liar(registry: Registry) -> tuple[Identity, Identity]:
+    return registry.join(0), registry.join(1)
+
+
+@pytest.mark.parametrize("said", ["running", "incoming"])
+@pytest.mark.parametrize("own", ["", "stopped", "stopped since"])
+def test_a_node_that_lies_takes_no_nic_whose_guest_is_off(
+    registry: Registry, honest_and_liar: tuple[Identity, Identity], own: str, said: str
+) -> None:
+    """What it reports of the NIC is its own word; the node that has it says nothing of a guest that has gone."""
+    first, liar = honest_and_liar
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
+    for state in {"": (), "stopped": ("stopped",), "stopped since": ("running", "stopped")}[own]:
+        assert registry.report(first, {"nic": nic.uuid, "state": state}).status == 200
+    assert registry.report(liar, {"nic": nic.uuid, "state": said}).status == 200
+    for body in ({"mac": "aa:00:00:00:00:02"}, {}):
+        assert registry.refused("nic.add", "", {"uuid": nic.uuid, **body, "found": True}, liar)["kind"] == "exists"
+    assert registry.refused("nic.delete", nic.uuid, None, liar)["kind"] == "forbidden"
+    assert registry.wanted(nic.uuid) == nic
+
+
+def test_a_node_that_has_said_that_it_had_the_nic_as_well_takes_it_no_more_for_that(
+    registry: Registry, honest_and_liar: tuple[Identity, Identity]
+) -> None:
+    first, liar = honest_and_liar
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
+    registry.report(first, {"nic": nic.uuid, "state": "running"})
+    for state in ("running", "stopped", "running"):
+        registry.report(liar, {"nic": nic.uuid, "state": state})
+        assert registry.refused("nic.add", "", {"uuid": nic.uuid, "found": True}, liar)["kind"] == "exists"
+
+
+def test_where_a_guest_has_gone_no_node_says(registry: Registry, honest_and_liar: tuple[Identity, Identity]) -> None:
+    first, liar = honest_and_liar
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
+    assert registry.report(liar, {"nic": nic.uuid, "state": "running", "moved_to": first.name}).status == 200
+    assert registry.refused("nic.add", "", {"uuid": nic.uuid, "found": True}, liar)["kind"] == "exists"
+
+
+def test_what_a_node_takes_over_it_neither_changes_nor_deletes_and_who_had_it_takes_it_back(
+    registry: Registry, honest_and_liar: tuple[Identity, Identity]
+) -> None:
+    """A liar says that the guest comes to it all the while that it runs elsewhere, which people see; then it is off."""
+    first, liar = honest_and_liar
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", instance="web1", found=True)
+    registry.report(first, {"nic": nic.uuid, "state": "running"})
+    registry.report(liar, {"nic": nic.uuid, "state": "incoming"})
+    registry.report(first, {"nic": nic.uuid, "state": "stopped"})
+    registry.do("nic.add", "", {"uuid": nic.uuid, "mac": "aa:00:00:00:00:02", "instance": "db1", "found": True}, liar)
+    assert registry.wanted(nic.uuid) == nic._replace(master=f"node:{liar.name}"), "nothing else changes"
+    for changed in ({"mac": "aa:00:00:00:00:02"}, {"instance": "db1"}, {"ip": "192.0.2.9"}, {"allocate": ["mac"]}):
+        assert registry.refused("nic.set", nic.uuid, changed, liar)["node"] == first.name
+    registry.do("nic.set", nic.uuid, {"link": "br1"}, liar)  # a bridge has another name there
+    registry.report(liar, {"nic": nic.uuid, "state": "stopped"})
+    assert registry.refused("nic.delete", nic.uuid, None, liar)["node"] == first.name
+    registry.report(liar, {"nic": nic.uuid, "state": "running"})
+    assert registry.refused("nic.add", "", {"uuid": nic.uuid, "found": True}, first)["kind"] == "exists", "its guest is off"
+    registry.report(first, {"nic": nic.uuid, "state": "running"})
+    registry.do("nic.add", "", {"uuid": nic.uuid, "found": True}, first)
+    assert registry.wanted(nic.uuid).master == f"node:{first.name}"
+
+
+def test_a_nic_of_another_cluster_is_not_taken_over(registry: Registry) -> None:
+    first, second = registry.join(0), registry.join(1)
+    registry.do("node.set", second.name, {"cluster": "other.example.com"})
+    nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
+    for who, state in ((first, "running"), (second, "incoming"), (first, "stopped"), (second, "running")):
+        registry.report(who, {"nic": nic.uuid, "state": state})
+    assert registry.refused("nic.add", "", {"uuid": nic.uuid, "found": True}, second)["kind"] == "exists"
+
+
+def test_a_nic_that_its_node_has_let_go_or_that_was_fenced_is_taken_over(registry: Registry) -> None:
+    """Nobody saw it on both: the agent of one was away."""
+    first, second = registry.join(0), registry.join(1)
+    nics = [registry.nic(first, mac=f"aa:00:00:00:00:0{number}", found=True) for number in range(2)]
+    registry.report(first, *({"nic": nic.uuid, "state": "stopped"} for nic in nics))
+    registry.report(second, *({"nic": nic.uuid, "state": "running"} for nic in nics))
+    registry.time += 60
+    registry.report(first, removed=(nics[0].uuid,))
+    registry.do("nic.add", "", {"uuid": nics[0].uuid, "found": True}, second)
+    assert registry.refused("nic.add", "", {"uuid": nics[1].uuid, "found": True}, second)["kind"] == "exists"
+    registry.do("node.fence", first.name)
+    registry.do("nic.add", "", {"uuid": nics[1].uuid, "found": True}, second)
 
 
 @pytest.mark.parametrize("state", ["", "stopped"])
