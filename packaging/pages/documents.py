@@ -391,6 +391,101 @@ class RegistryStatus(NamedTuple):
     waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
 
 
+class MockcloudImport(NamedTuple):
+    """Say what a copy of a cluster has."""
+
+    folder: str
+    origin: Literal["ganeti", "registry"]
+    revision: str  #: EPOCH:REVISION of a registry's export; "" of Ganeti's
+    nodes: int
+    networks: int
+    nics: int
+    placed: int  #: NICs of which it is known on which node they are
+    records: int  #: records of NICs that nodes have
+    problems: tuple[str, ...]  #: what of Ganeti's configuration could not be read, and is not in the copy
+
+
+class SettingDiffers(NamedTuple):
+    """One setting that differs."""
+
+    node: str  #: whose own settings these are; "": those of all other nodes
+    key: str
+    before: str
+    after: str
+    source: str  #: file and line that say the new value, "default", or "not in it"
+    needs: str  #: what has to be done for it, besides what changes NICs; "" for nothing
+
+
+class RehearsedOperation(NamedTuple):
+    """One operation."""
+
+    kind: str
+    text: str  #: as an administrator would type it
+
+
+class Refusal(NamedTuple):
+    """Why a NIC would be refused."""
+
+    text: str
+    status: int  #: the exit status (docs/reference/exit-codes.md)
+    variable: str  #: which value is wrong; "" where it is not one value
+    value: str
+    expected: str
+
+
+class Rehearsed(NamedTuple):
+    """What would become of one NIC."""
+
+    nic: str
+    uuid: str
+    node: str  #: "" where nobody says on which it is
+    running: bool
+    device: str  #: on the simulated host
+    changed: bool
+    options: tuple[OptionChange, ...]
+    undone: tuple[RehearsedOperation, ...]
+    released: tuple[RehearsedOperation, ...]  #: what would go from its record alone: others need it
+    replaced: tuple[RehearsedOperation, ...]  #: in whose place something that would be done comes
+    done: tuple[RehearsedOperation, ...]
+    needs: tuple[Literal["start", "lease"], ...]  #: all of it holds only after the guest's next start, or when it asks anew by DHCP
+    warnings: tuple[str, ...]
+    requests: int  #: to the simulated host, of the change
+    seconds: float  #: of CPU, of the change on the simulated host
+    refused: Refusal | None
+    refused_today: Refusal | None  #: why it does not even come up by the present settings
+
+
+class Upgraded(NamedTuple):
+    """What an upgrade to this version would come to for one NIC that is up."""
+
+    file: str
+    node: str
+    nic: str  #: "" where the record cannot be read
+    uuid: str
+    schema: int  #: of the record; 0 where it cannot be read
+    rewritten: bool  #: netcommon upgrade has something to fill in
+    also: tuple[RehearsedOperation, ...]  #: what would be done, and was not
+    no_more: tuple[RehearsedOperation, ...]  #: what was done, and would not be
+    unknown: tuple[str, ...]  #: kinds of operations that this version does not know
+    refused: Refusal | None
+
+
+class MockcloudRehearse(NamedTuple):
+    """Say what new settings or tags would come to on a copy of a cluster."""
+
+    nics: int
+    nodes: int  #: on which NICs are
+    unplaced: int  #: NICs of which nobody says on which node they are
+    change: int
+    refused: int
+    requests: int  #: to simulated hosts, of all changes
+    seconds: float  #: of CPU, of all changes on simulated hosts: no real kernel and no service is in it
+    settings: tuple[SettingDiffers, ...]
+    notes: tuple[str, ...]
+    results: tuple[Rehearsed, ...]
+    upgrade: tuple[Upgraded, ...]  #: with --upgrade: each NIC on record
+
+
 LISTING = tuple(f"registry {kind} {what}" for kind in ("network", "nic", "node") for what in ("list", "show"))
 CHANGING = tuple(f"registry network {what}" for what in ("add", "set", "delete", "reserve", "release"))
 CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "allocate", "reserve", "delete"))
@@ -430,4 +525,6 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-registry-import-ganeti": (1, RegistryImportGaneti, ("registry import --ganeti",)),
     "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),
     "netcommon-registry-status": (1, RegistryStatus, ("registry status",)),
+    "mockcloud-import": (1, MockcloudImport, ("import",)),
+    "mockcloud-rehearse": (1, MockcloudRehearse, ("rehearse",)),
 }

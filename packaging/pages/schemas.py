@@ -25,7 +25,8 @@ def schema(name: str) -> dict[str, Any]:
     version, made, commands = DOCUMENTS[name]
     found = _object(made)
     about = " ".join((made.__doc__ or "").split())
-    printed = ", ".join(f"netcommon {command} --json" if command != "every command" else command for command in commands)
+    program = name.partition("-")[0]
+    printed = ", ".join(f"{program} {command} --json" if command != "every command" else command for command in commands)
     properties = {
         "schema": {"const": name},
         "version": {"const": version, "description": "Raised when a field goes, or means something else."},

@@ -277,7 +277,7 @@ def test_every_command_with_json_is_tried_and_has_a_schema_that_names_it() -> No
     assert answering == tried
     said = " ".join(schema["description"] for schema in SCHEMAS.values())
     assert [names for names in answering if f"netcommon {' '.join(names)} --json" not in said] == []
-    assert {f"netcommon-{case[2]}" for case in CASES} == set(SCHEMAS)
+    assert {f"netcommon-{case[2]}" for case in CASES} == {name for name in SCHEMAS if name.startswith("netcommon-")}
 
 
 def test_the_schemas_are_as_the_types_say() -> None:
