@@ -32,7 +32,7 @@ ROOT = HERE.parents[1]
 MOVED = {"/usr/lib/netcommon/.venv/bin/netcommon": "/usr/bin/netcommon", "/usr/lib/netcommon/docs/": "/usr/share/doc/netcommon/docs/"}
 
 REQUIREMENTS = ROOT / "requirements.txt"
-PACKAGES = ("runtime", "netcommon", "netagent", "netregistry")
+PACKAGES = ("runtime", "netcommon", "netagent", "netregistry", "mockcloud")
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
 LIBRARY = "usr/lib/netcommon"
 DOCUMENTS = "usr/share/doc/netcommon"

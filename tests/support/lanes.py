@@ -42,7 +42,17 @@ from tests.support import bootstrap, figures, inside, junit, progress, vm
 from tests.support.bootstrap import ROOT, VENV, SetupFailed, say
 
 PYTHON = str(VENV / "bin/python")
-TYPED = ["runtime", "netcommon", "netagent", "netregistry", "packaging/pages", "packaging/deb", "tests/support", "tests/conftest.py"]
+TYPED = [
+    "runtime",
+    "netcommon",
+    "netagent",
+    "netregistry",
+    "mockcloud",
+    "packaging/pages",
+    "packaging/deb",
+    "tests/support",
+    "tests/conftest.py",
+]
 NOT_KERNEL_LANE = ("unit", "vm", "bench", "golden", "support", "fixtures", "fault", "lab")
 BESIDE = (("fault", "warm"), ("vm",))  #: in a process each: its lanes one after the other
 #: What of warm is run where nobody has named the lane: every form of a call, refusals, many at once, each reason to hand a call back.

@@ -7,7 +7,7 @@ from functools import cache
 
 from tests.support.sources import Source, imports, sources
 
-PRODUCT = sources("runtime", "netcommon", "netagent", "netregistry", "hooks")
+PRODUCT = sources("runtime", "netcommon", "netagent", "netregistry", "mockcloud", "hooks")
 #: What a module of a folder's own is called among those in it.
 OWN = "__init__"
 

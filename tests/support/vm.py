@@ -26,8 +26,8 @@ from tests.support.bootstrap import ROOT, VENV, say
 
 #: Of .venv, what nobody needs in there.
 HEAVY = ("mypy", "mypyc", "pip", "setuptools", "pkg_resources", "virtme", "virtme_ng", "urllib3", "requests", "ast_serialize")
-FOLDERS = ("hooks", "netagent", "netcommon", "netregistry", "runtime", "tests", "examples", "docs")
-PRODUCT = ("runtime", "netcommon", "netagent", "netregistry")
+FOLDERS = ("hooks", "mockcloud", "netagent", "netcommon", "netregistry", "runtime", "tests", "examples", "docs")
+PRODUCT = ("runtime", "netcommon", "netagent", "netregistry", "mockcloud")
 WITH_CASES = ("tests/vm", "tests/contract", "tests/kernel", "tests/fault")
 #: What the emulation would pay for and no test needs: AVX's registers at each change of process, five levels of page tables, SMAP, keys.
 CPU = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"

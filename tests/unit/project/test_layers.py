@@ -44,11 +44,21 @@ PACKAGES["netregistry"] += ("netcommon.process.socket_file",)
 #: Its side on the node takes what a registry's objects are, and its client; nothing of the service.
 PACKAGES["netagent"] += ("netregistry.client", "netregistry.model", "netregistry.request", "netregistry.rules.masters")
 PACKAGES["netagent"] += ("netregistry.credentials", "netregistry.reach")
+PACKAGES["mockcloud"] = ("runtime", "netcommon", "netagent", "netregistry", "mockcloud")
 PACKAGES["hooks"] = ("netcommon.doors", "netcommon.install")
 
 
 def ours(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] in ("runtime", "netcommon", "netagent", "netregistry", "hooks", "tests", "examples")
+    return module.split(".", maxsplit=1)[0] in (
+        "runtime",
+        "netcommon",
+        "netagent",
+        "netregistry",
+        "mockcloud",
+        "hooks",
+        "tests",
+        "examples",
+    )
 
 
 def with_import(module: str, line: str) -> list[Source]:

@@ -49,7 +49,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_everything_that_a_node_needs_is_in_it(tree: Path) -> None:
-    packages = ("runtime", "netcommon", "netagent", "netregistry")
+    packages = ("runtime", "netcommon", "netagent", "netregistry", "mockcloud")
     ours = {str(path.relative_to(ROOT)) for name in packages for path in (ROOT / name).rglob("*.py")}
     ours |= {str(path.relative_to(ROOT)) for path in (ROOT / "netcommon/templates").rglob("*.j2")}
     assert ours <= files(tree / LIBRARY)
@@ -120,7 +120,7 @@ def test_all_shell_scripts_can_be_read() -> None:
 def test_the_same_checkout_makes_the_same_bytes(tmp_path: Path) -> None:
     """Wherever it lies, whenever its files were written, and whoever builds it."""
     for name in ("one", "two"):
-        for part in ("docs", "examples", "hooks", "netagent", "netcommon", "netregistry", "packaging", "runtime"):
+        for part in ("docs", "examples", "hooks", "mockcloud", "netagent", "netcommon", "netregistry", "packaging", "runtime"):
             source = ROOT / part if name == "one" else tmp_path / "one" / part
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source, tmp_path / name / part, symlinks=True, ignore=ignored, copy_function=shutil.copy)

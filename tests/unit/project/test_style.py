@@ -11,7 +11,7 @@ from runtime.errors import Interrupted
 from tests.support.bootstrap import ROOT
 from tests.support.sources import Source, sources
 
-PRODUCT = sources("runtime", "netcommon", "netagent", "netregistry")
+PRODUCT = sources("runtime", "netcommon", "netagent", "netregistry", "mockcloud")
 HOOKS = sources("hooks")
 TESTS = sources("tests", "examples")
 
