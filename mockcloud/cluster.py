@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mockcloud.node import MockNode
+from mockcloud.registry import MockRegistry
 from mockcloud.replaced.scheduler import Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
 
@@ -18,14 +20,17 @@ if TYPE_CHECKING:
 class Cluster:
     """Many nodes. ``log``: what each has done, and when."""
 
-    def __init__(self, root: str, count: int, seed: int, log: bool = True, session: MakeSession | None = None) -> None:
+    def __init__(
+        self, root: str, count: int, seed: int, log: bool = True, session: MakeSession | None = None, registry: bool = False
+    ) -> None:
         self.scheduler, self.watcher = Scheduler(seed), SharedWatcher()
         self.scheduler.settle = self.watcher.pump
         self.log: list[str] = []
+        os.makedirs(root, exist_ok=True)
         note = self._note if log else lambda _name, _text: None
-        self.nodes = [
-            MockNode(f"node{number}", number, root, self.scheduler, self.watcher, note, session) for number in range(1, count + 1)
-        ]
+        self.registry = MockRegistry(self.scheduler, partial(note, "registry"), f"{root}/registry.sqlite") if registry else None
+        way = session if self.registry is None else self.registry.wire
+        self.nodes = [MockNode(f"node{number}", number, root, self.scheduler, self.watcher, note, way) for number in range(1, count + 1)]
 
     def _note(self, name: str, text: str) -> None:
         self.log.append(f"{self.scheduler.now:.6f} {name} {text}")
@@ -45,6 +50,8 @@ class Cluster:
     def close(self) -> None:
         for node in self.nodes:
             node.close()
+        if self.registry is not None:
+            self.registry.stop()
         self.watcher.close()
 
 

@@ -11,6 +11,7 @@ from mockcloud.replaced.locks import Table
 from mockcloud.replaced.pool import InlinePool
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
+from mockcloud.replaced.transport import Session, Wire
 from netagent.agent import Agent
 from netagent.state import State
 from netagent.surroundings import Surroundings
@@ -38,7 +39,10 @@ LIMIT = 30.0  #: seconds that a hook has
 
 
 class MockNode:
-    """One node with bridges br0 and br1, and its agent. ``root``: the folder that its own is made in."""
+    """One node with bridges br0 and br1, and its agent. ``root``: the folder that its own is made in.
+
+    ``session``: the way to its registry, or what makes another session with one.
+    """
 
     def __init__(
         self,
@@ -48,7 +52,7 @@ class MockNode:
         scheduler: Scheduler,
         watcher: SharedWatcher,
         note: Note,
-        session: MakeSession | None = None,
+        session: MakeSession | Wire | None = None,
     ) -> None:
         self.name, self.paths = name, Paths.under(f"{root}/{name}")
         self.loop = scheduler.loop()
@@ -66,7 +70,8 @@ class MockNode:
         self.state = State(self.paths, self.host.identity(), clock, Lines(self._note), {})
         self.state.read()
         self.process = Unattended(self.state)
-        self._watcher, self._session, self._chance = watcher, session, Random(scheduler.chance.random())
+        self._watcher, self._chance = watcher, Random(scheduler.chance.random())
+        self._session = partial(Session, session, self.loop) if isinstance(session, Wire) else session
         self.agent = self._made()
 
     def _made(self) -> Agent:

@@ -22,6 +22,7 @@ REPLACED = {
     "mockcloud.replaced.sources": "netagent.sources: rtnetlink, nft_events, ovs_events, flow_events",
     "mockcloud.replaced.watcher": "runtime.inotify",
     "mockcloud.replaced.locks": "runtime.locks",
+    "mockcloud.replaced.transport": "netagent.sync.session's threads, netregistry.client, netregistry.service.http and serve",
     "mockcloud.replaced.process": "netagent.service, netagent.logs, netagent.scripts",
     "netcommon.host.simulated": "netcommon.host.linux",
 }
@@ -37,6 +38,7 @@ GIVEN = {
     "locking": "mockcloud.replaced.locks",
     "make_parse": "runtime.record",
     "make_launcher": "mockcloud.replaced.process",
+    "make_session": "mockcloud.replaced.transport",
     "trim": "",
 }
 
@@ -51,7 +53,7 @@ def whence(thing: Any) -> str:
 
 
 def test_what_an_agent_is_given_is_of_the_named_modules(tmp_path: Path) -> None:
-    cluster = Cluster(str(tmp_path), 1, 1)
+    cluster = Cluster(str(tmp_path), 1, 1, registry=True)
     node = cluster.nodes[0]
     around = node.around()
     found = {name: whence(given) for name, given in around._asdict().items() if given != getattr(REAL, name) and name != "frugal"}
