@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.hardware import PROFILES, build
 from mockcloud.replaced.locks import Table
 from mockcloud.replaced.pool import InlinePool
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
@@ -15,8 +16,6 @@ from mockcloud.replaced.transport import Session, Wire
 from netagent.agent import Agent
 from netagent.state import State
 from netagent.surroundings import Surroundings
-from netcommon.host.api.facts import Link
-from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle import down, up
 from netcommon.lifecycle.context import HOT_REMOVE, START, Call, Clock, Node, Outcome
 from runtime.environment import DownHint
@@ -29,7 +28,9 @@ if TYPE_CHECKING:
     from mockcloud.replaced.scheduler import Scheduler
     from mockcloud.replaced.watcher import SharedWatcher
     from netagent.sync.driver import MakeSession
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.requests import Request
+    from netcommon.host.simulated.host import MemoryHost
     from runtime.nic import Nic
 
     #: Is told what a node does: its name, and what.
@@ -39,9 +40,9 @@ LIMIT = 30.0  #: seconds that a hook has
 
 
 class MockNode:
-    """One node with bridges br0 and br1, and its agent. ``root``: the folder that its own is made in.
+    """One node and its agent. ``root``: the folder that its own is made in, which has its name, or is ``folder``.
 
-    ``session``: the way to its registry, or what makes another session with one.
+    ``session``: the way to its registry, or what makes another session with one. ``host``: without it one of the profile "plain".
     """
 
     def __init__(
@@ -53,16 +54,13 @@ class MockNode:
         watcher: SharedWatcher,
         note: Note,
         session: MakeSession | Wire | None = None,
+        host: MemoryHost | None = None,
+        folder: str = "",
     ) -> None:
-        self.name, self.paths = name, Paths.under(f"{root}/{name}")
+        self.name, self.paths = name, Paths.under(f"{root}/{folder or name}")
         self.loop = scheduler.loop()
         self._note = partial(note, name)
-        self.host = MemoryHost({"guests": 100}, "boot-1", number)
-        for bridge in ("br0", "br1"):
-            made = self.host.add_bridge(bridge)
-            self.host.add_link(Link(0, f"eth-{bridge}", "", up=True, master=made.index))
-        for setting in ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp"):
-            self.host.kernel.settings.write(f"net/{setting}", "1")
+        self.host = host or build(PROFILES["plain"], "boot-1", number)
         self.host.fail = self._asked
         self.sources = Sources(self.host, self.loop)
         self.locks = Table(self.sources.lock_closed)

@@ -88,5 +88,9 @@ class MockRegistry:
         """Let a simulated node join: the registry knows it, and it knows itself. Raises Problem."""
         body = {"uuid": uuid, "name": name, "kind": "virtual"}
         found: dict[str, Any] = self.client("node", uuid).change("POST", "nodes", body).body
-        membership.write(paths, membership.Membership(uuid, name))
+        self.remember(uuid, name, paths)
         return found
+
+    def remember(self, uuid: str, name: str, paths: Paths) -> None:
+        """Let a node that has joined know itself."""
+        membership.write(paths, membership.Membership(uuid, name))

@@ -88,9 +88,14 @@ class Client:
                 return
             query["cursor"] = page["next"]
 
-    def change(self, method: str, place: str, body: Any = None, match: str = ANY, *, key: str = "") -> Answer:
+    def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Give all items of a list. Raises Problem, TryAgain."""
+        for page in self.pages(place, **query):
+            yield from page["items"]
+
+    def change(self, method: str, place: str, body: Any = None, match: str = ANY, *, key: str = "", **query: Any) -> Answer:
         """Ask for a change, once. Raises Problem, TryAgain."""
-        return self._asked(method, place, {}, body, match, key or new_id(self.moment, self._wire.chance.getrandbits(74)))
+        return self._asked(method, place, query, body, match, key or new_id(self.moment, self._wire.chance.getrandbits(74)))
 
     def _asked(self, method: str, place: str, query: Mapping[str, Any], body: Any, match: str, key: str) -> Answer:
         registry = self._wire.reach(self._who.name)
@@ -98,8 +103,8 @@ class Client:
         try:
             route, parts = found(method, f"/v1/{place}".rstrip("/"))
             check(route.name, self._who.role)
-            wanted = filters.given(route.query, ((name, str(value)) for name, value in query.items()))
-            sent = parsed(json.dumps(body).encode("ascii")) if body is not None else None
+            wanted = filters.given(route.query, ((name, _text(value)) for name, value in query.items()))
+            sent = parsed(json.dumps(body).encode("ascii")) if body is not None else {"force": True} if wanted.get("force") else None
             said, revision = _done(registry, route, parts, wanted, Call(key, route.action, "", sent, match), self._who)
         except NetcommonError as error:
             problem = _problem(error)
@@ -107,6 +112,10 @@ class Client:
                 self._floor = floor // 1000 + 1.0
             raise problem from None
         return Answer(json.loads(json.dumps(said)), revision)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def found(method: str, path: str) -> tuple[Route, dict[str, str]]:
