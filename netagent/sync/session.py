@@ -5,21 +5,61 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netagent.sync.messages import Answered, Ask, AskNode, Beat, Ended, Failed, Failure, Hello, Line, List
 from netregistry.client import Client, Garbled, Problem
+from netregistry.request import ANY
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from netagent.sync.messages import Asking, Event
+    from netregistry.client import Answer
     from netregistry.reach import Places
 
 SECONDS = 20.0  #: for one answer
 LARGEST = 32 << 20  #: bytes of one list
 LISTS: dict[str, tuple[str, str]] = {"reports": ("reports", "node"), "nics": ("nics", "node"), "mastered": ("nics", "master")}
+
+
+class Asks(Protocol):
+    """Asks a registry, and waits for its answer: netregistry.client.Client, or what does it in the same process."""
+
+    def get(self, place: str, **query: Any) -> Answer: ...
+    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]: ...
+    def change(self, method: str, place: str, body: Any = None, match: str = ANY, *, key: str = "") -> Answer: ...
+
+
+def answered(client: Asks, node: str, incarnation: str, request: Asking) -> Answered:
+    """Ask a registry what a node's synchronisation wants of it. Raises what the client raises; ValueError for a list that is too long."""
+    place = f"nodes/{node}"
+    if isinstance(request, Hello):
+        return Answered(*client.get(""))
+    if isinstance(request, AskNode):
+        return Answered(*client.get(place))
+    if isinstance(request, List):
+        return _listed(client, node, request)
+    if isinstance(request, Beat):
+        return Answered(*client.change("POST", f"{place}/heartbeat", {"incarnation": incarnation}))
+    if isinstance(request, Ask):
+        target = "nics" if request.method == "POST" else f"nics/{request.uuid}"
+        return Answered(*client.change(request.method, target, request.body, request.match, key=request.id))
+    return Answered(*client.change("POST", f"{place}/reports", request.body, key=request.id))
+
+
+def _listed(client: Asks, node: str, request: List) -> Answered:
+    place, name = LISTS[request.what]
+    items: list[Any] = []
+    revision, size = "", 0
+    for page in client.pages(place, **{name: f"node:{node}" if name == "master" else node}):
+        revision = revision or str(page["revision"])
+        items += page["items"]
+        size += len(json.dumps(page))
+        if size > LARGEST:
+            raise ValueError(f"a list has more than {LARGEST} bytes")
+    return Answered(items, revision)
 
 
 class Session:
@@ -72,38 +112,11 @@ class Session:
     def _answer(self) -> None:
         while (request := self._asked.get()) is not None:
             try:
-                event: Event = self._answered(request)
+                event: Event = answered(self._client, self._node, self._incarnation, request)
             except Exception as error:  # whatever comes instead of an answer
                 event = Failed(failure_of(error))
             self._tell(event, 0)
         self._client.close()
-
-    def _answered(self, request: Asking) -> Answered:
-        client, place = self._client, f"nodes/{self._node}"
-        if isinstance(request, Hello):
-            return Answered(*client.get(""))
-        if isinstance(request, AskNode):
-            return Answered(*client.get(place))
-        if isinstance(request, List):
-            return self._listed(request)
-        if isinstance(request, Beat):
-            return Answered(*client.change("POST", f"{place}/heartbeat", {"incarnation": self._incarnation}))
-        if isinstance(request, Ask):
-            target = "nics" if request.method == "POST" else f"nics/{request.uuid}"
-            return Answered(*client.change(request.method, target, request.body, request.match, key=request.id))
-        return Answered(*client.change("POST", f"{place}/reports", request.body, key=request.id))
-
-    def _listed(self, request: List) -> Answered:
-        place, name = LISTS[request.what]
-        items: list[Any] = []
-        revision, size = "", 0
-        for page in self._client.pages(place, **{name: f"node:{self._node}" if name == "master" else self._node}):
-            revision = revision or str(page["revision"])
-            items += page["items"]
-            size += len(json.dumps(page))
-            if size > LARGEST:
-                raise ValueError(f"a list has more than {LARGEST} bytes")
-        return Answered(items, revision)
 
 
 class _Stream:

@@ -251,14 +251,7 @@ class Service:
 
         In the registry's turn.
         """
-        reader, age = self.registry.reader, self.registry.catch_up()
-        reader.whose = who.role, who.name or who.origin
-        if route.name == "status":
-            found = reader.status(self.registry.leads, self.registry.streams.count)
-        elif route.name in ("abilities", "settings"):
-            found = getattr(reader, route.name)()
-        else:
-            found = getattr(reader, route.name)(place.get("uuid", wanted))
+        found, age = self.registry.look(route.name, place.get("uuid", ""), wanted, who)
         return _encoded(found.body), found.revision, age
 
     # -- changes

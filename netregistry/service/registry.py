@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from netregistry.model.certificate import Credential
     from netregistry.request import Call, Response
     from netregistry.service.limits import Limits
+    from netregistry.service.queries import Answer as Shown
     from netregistry.stores.base import Batch, Store
     from netregistry.view import View
 
@@ -69,7 +70,8 @@ class Part(Protocol):
 class Registry:
     """A registry's core, with what is made from its view. All methods but ``backup`` are for one thread.
 
-    ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches; ``keys``: where those of authorities lie.
+    ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches; ``keys``: where those of authorities lie;
+    ``token``: makes the name of a list that is read in parts, which nobody can guess.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Registry:
         now: Callable[[], float] = time.time,
         passed: Callable[[], float] = time.monotonic,
         keys: str = "",
+        token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Part, ...] = ()
@@ -88,7 +91,7 @@ class Registry:
         view = self.local.view
         self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
         self._parts = (self.index, self.states, self.streams)
-        listings = Listings(passed, lambda: secrets.token_hex(16))
+        listings = Listings(passed, token)
         self.issuer = Issuer(self.local, keys)
         self._written, self._shut_out = Written(passed), ShutOut()
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
@@ -148,6 +151,19 @@ class Registry:
             return self._passed() - self._current
         self._current = self._passed()
         return 0.0
+
+    def look(self, name: str, uuid: str, wanted: dict[str, Any], who: Identity) -> tuple[Shown, float]:
+        """Give what an endpoint that only looks shows to ``who``, and for how many seconds nobody knows whether it is so.
+
+        Raises Refused, Unavailable.
+        """
+        age = self.catch_up()
+        self.reader.whose = who.role, who.name or who.origin
+        if name == "status":
+            return self.reader.status(self.leads, self.streams.count), age
+        if name in ("abilities", "settings"):
+            return getattr(self.reader, name)(), age
+        return getattr(self.reader, name)(uuid or wanted), age
 
     # -- certificates
 

@@ -276,7 +276,7 @@ class Client:
                     remedy = "etcdctl role grant-permission ROLE readwrite '' --prefix, and etcdctl user grant-role"
                     raise HostRefused(f"{self.place}: {escaped(self.place.user)} may not do that: {escaped(said)}", remedy) from None
                 if said == NO_SPACE:
-                    remedy = "netcommon registry compact, etcdctl defrag for each member, etcdctl alarm disarm; or raise --quota-backend-bytes"
+                    remedy = "netcommon registry compact, etcdctl defrag for each member, then etcdctl alarm disarm"
                     raise Unavailable(f"{self.place} is full, and takes no more: {remedy}") from None
                 if code == LOST_DATA:
                     raise HostRefused(f"{self.place} says that its data is damaged: {escaped(said)}") from None

@@ -1,6 +1,6 @@
 """Measure what many nodes in one process cost: python -m tests.bench.many_nodes [NODES ...] prints a table (500 and 2000 by itself).
 
-The real agents on simulated hosts, in one thread and by a virtual clock (tests.support.cluster): five NICs of each node come up, somebody
+The real agents on simulated hosts, in one thread and by a virtual clock (mockcloud): five NICs of each node come up, somebody
 undoes a part of one, and all taps vanish. Each size is measured in a process of its own. Needs no root.
 """
 
@@ -16,9 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from mockcloud.cluster import Cluster
+from tests.support import storm
 from tests.support.bootstrap import PYTHON
-from tests.support.cluster import storm
-from tests.support.cluster.node import Cluster
 
 SIZES = (500, 2000)
 

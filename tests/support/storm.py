@@ -1,15 +1,22 @@
-"""Let the same happen on every node: NICs come up, somebody undoes parts of them by hand, and their taps vanish without a down."""
+"""Let the same happen on every node: NICs come up, somebody undoes parts of them by hand, and their taps vanish without a down.
+
+python -m tests.support.storm NODES SEED prints the hash of what the nodes did. The same seed, the same hash.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
+from mockcloud.cluster import Cluster
+from mockcloud.node import MockNode
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.host.api.requests import SetLink
 from runtime.nic import Nic
-from tests.support.cluster.node import Cluster, MockNode
 from tests.support.sim import nic
 
 MODES = ("bridged", "routed, table", "bridged", "routed, table", "bridged")  #: of the NICs of a node
@@ -84,3 +91,18 @@ def vanish(cluster: Cluster, seconds: float = 20.0) -> None:
     taps = [f"tap{index}" for index in range(len(MODES))]
     cluster.each(seconds, [(node, partial(node.vanish, tap)) for node in cluster.nodes for tap in taps])
     cluster.scheduler.passes(5.0)
+
+
+def told(nodes: int, seed: int) -> list[str]:
+    """Run all of it; give what was done, line by line."""
+    with tempfile.TemporaryDirectory() as root:
+        cluster = Cluster(root, nodes, seed)
+        cluster.start()
+        for part in (come_up, drift, vanish):
+            part(cluster)
+        cluster.close()
+    return cluster.log
+
+
+if __name__ == "__main__":
+    print(hashlib.sha256("\n".join(told(int(sys.argv[1]), int(sys.argv[2]))).encode()).hexdigest())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mockcloud.replaced.scheduler import NodeLoop
 from runtime.inotify import IN_IGNORED, Inotify, Seen
-from tests.support.cluster.scheduler import NodeLoop
 
 
 class SharedWatcher:

@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from mockcloud.replaced.scheduler import NodeLoop
 from netagent.reconcile.keyed_pool import Job, Key, Keyed
-from tests.support.cluster.scheduler import NodeLoop
 
 LONGEST = 0.004  #: seconds until a free thread has begun what it was given
 

@@ -15,14 +15,14 @@ from random import Random
 from netagent.loop import Action, Timer
 
 BEGIN = 1000.0  #: monotonic seconds at which every run begins
-EPOCH = 1.7e9  #: seconds since the epoch at BEGIN
+EPOCH = 1.7e9  #: seconds since the epoch at BEGIN, where nobody says otherwise
 
 
 class Scheduler:
-    """The one clock, and what is to be done by it. ``settle`` is called after each action."""
+    """The one clock, and what is to be done by it. ``epoch``: seconds since the epoch at BEGIN; ``settle`` is called after each action."""
 
-    def __init__(self, seed: int) -> None:
-        self.now = BEGIN
+    def __init__(self, seed: int, epoch: float = EPOCH) -> None:
+        self.now, self.epoch = BEGIN, epoch
         self.chance = Random(seed)
         self.settle: Callable[[], None] = lambda: None
         self.steps = 0  #: actions that were run
@@ -81,7 +81,7 @@ class NodeLoop:
 
     def wall(self) -> float:
         """Seconds since the epoch."""
-        return EPOCH - BEGIN + self.now()
+        return self.scheduler.epoch - BEGIN + self.now()
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for what is being done; the other nodes go on meanwhile."""

@@ -35,7 +35,8 @@ class Table:
     def hold(self, uuid: str) -> Lock:
         """Be a hook that is at work on a NIC, until the lock is closed."""
         lock = MemoryLock(self, UUID, number(uuid))
-        assert lock.taken()
+        if not lock.taken():
+            raise RuntimeError(f"somebody is at work on {uuid} already")
         return lock
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from mockcloud.cluster import Cluster
+from mockcloud.replaced.scheduler import EPOCH
 from netagent.sync.messages import Failed, Failure
 from runtime import membership
+from tests.support import storm
 from tests.support.bootstrap import PYTHON, ROOT
-from tests.support.cluster import storm
-from tests.support.cluster.__main__ import told
-from tests.support.cluster.node import Cluster
-from tests.support.cluster.scheduler import EPOCH
 from tests.support.registry import NODES as NODES_OF_REGISTRY
+from tests.support.storm import told
 
 if TYPE_CHECKING:
     from netagent.sync.messages import Asking, Event
@@ -147,7 +147,7 @@ def test_another_seed_another_log(alone: None) -> None:
 def test_no_order_comes_from_how_python_keeps_sets() -> None:
     def hashed(number: int) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": str(number)}
-        return subprocess.check_output([PYTHON, "-m", "tests.support.cluster", "5", "1"], cwd=ROOT, env=environment, text=True)
+        return subprocess.check_output([PYTHON, "-m", "tests.support.storm", "5", "1"], cwd=ROOT, env=environment, text=True)
 
     found = {hashed(number) for number in (0, 1, 2)}
     assert len(found) == 1

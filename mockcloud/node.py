@@ -1,0 +1,170 @@
+"""Put one simulated node together: the real agent on a simulated host, with folders of its own, in a process that it shares with others."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from mockcloud.hardware import PROFILES, build
+from mockcloud.replaced.locks import Table
+from mockcloud.replaced.pool import InlinePool
+from mockcloud.replaced.process import Lines, Unattended, no_scripts
+from mockcloud.replaced.sources import Sources
+from mockcloud.replaced.transport import Session, Wire
+from netagent.agent import Agent
+from netagent.state import State
+from netagent.surroundings import Surroundings
+from netcommon.lifecycle import down, up
+from netcommon.lifecycle.context import HOT_REMOVE, START, Call, Clock, Node, Outcome
+from runtime.environment import DownHint
+from runtime.paths import Paths
+from runtime.record import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mockcloud.replaced.scheduler import Scheduler
+    from mockcloud.replaced.watcher import SharedWatcher
+    from netagent.sync.driver import MakeSession
+    from netcommon.host.api.facts import Link
+    from netcommon.host.api.requests import Request
+    from netcommon.host.simulated.host import MemoryHost
+    from runtime.nic import Nic
+
+    #: Is told what a node does: its name, and what.
+    Note = Callable[[str, str], None]
+
+LIMIT = 30.0  #: seconds that a hook has
+
+
+class MockNode:
+    """One node and its agent. ``root``: the folder that its own is made in, which has its name, or is ``folder``.
+
+    ``session``: the way to its registry, or what makes another session with one. ``host``: without it one of the profile "plain".
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        root: str,
+        scheduler: Scheduler,
+        watcher: SharedWatcher,
+        note: Note,
+        session: MakeSession | Wire | None = None,
+        host: MemoryHost | None = None,
+        folder: str = "",
+    ) -> None:
+        self.name, self.paths = name, Paths.under(f"{root}/{folder or name}")
+        self.loop = scheduler.loop()
+        self._note = partial(note, name)
+        self.host = host or build(PROFILES["plain"], "boot-1", number)
+        self.host.fail = self._asked
+        self.sources = Sources(self.host, self.loop)
+        self.locks = Table(self.sources.lock_closed)
+        clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu)
+        self.state = State(self.paths, self.host.identity(), clock, Lines(self._note), {})
+        self.state.read()
+        self.process = Unattended(self.state)
+        self._watcher, self._chance = watcher, Random(scheduler.chance.random())
+        self._session = partial(Session, session, self.loop) if isinstance(session, Wire) else session
+        self.agent = self._made()
+
+    def _made(self) -> Agent:
+        """Make an agent, of which nobody was there before, or which has ended."""
+        return Agent(self.state, self.process, self._chance, self.around())
+
+    def around(self) -> Surroundings:
+        """Give what the agent works with, in place of this machine: what is in mockcloud.replaced, and the simulated host."""
+        return Surroundings(
+            make_loop=self.loop.begin,
+            make_pool=partial(InlinePool, self.loop, self._chance),
+            make_host=lambda _paths, _settings, _clock: self.host,
+            sources=self.sources,
+            watcher=lambda: self._watcher.part(self.loop),
+            dial=self.sources.dial,
+            make_gates=lambda: None,
+            locking=self.locks,
+            make_parse=lambda: from_json,
+            make_launcher=lambda _environ: no_scripts,
+            make_session=self._session,
+            trim=lambda: None,
+            frugal=True,
+        )
+
+    def _asked(self, request: Request) -> None:
+        self._note(repr(request))
+
+    # -- what a hypervisor does
+
+    def tap(self, name: str) -> Link:
+        return self.host.add_tap(name, holder=4242)
+
+    def up(self, nic: Nic) -> Outcome:
+        """Call the hook, which the agent serves."""
+        return self._hook(lambda node, call: up.up(node, nic, call))
+
+    def down(self, nic: Nic) -> Outcome:
+        hint = DownHint(nic.uuid, nic.interface, nic.instance, nic.index, nic.mac)
+        return self._hook(lambda node, call: down.down(node, hint, call), HOT_REMOVE)
+
+    def vanish(self, tap: str) -> None:
+        """The guest's process ends, and nobody calls a down."""
+        self.host.let_go(tap)
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Nothing that happens meanwhile is told."""
+        tell = self.host.tell
+        hearers, tell.hearers = tell.hearers, []
+        try:
+            yield
+        finally:
+            tell.hearers = hearers
+
+    def _hook(self, work: Callable[[Node, Call], Outcome], context: str = START) -> Outcome:
+        node = self.process.open_node(self.state.settings)
+        log = self.state.make_log()
+        try:
+            return work(node, Call(log, self.loop.now() + LIMIT, "kvm", context))
+        finally:
+            node.store.close()
+            self.loop.behind = 0.0
+
+    # -- what there is
+
+    def records(self) -> list[str]:
+        """List the keys of the NICs on record, and their states."""
+        node = self.process.open_node(self.state.settings)
+        try:
+            found, problems = node.store.all()
+        finally:
+            node.store.close()
+        if problems:
+            raise RuntimeError(f"{self.name}: {problems}")
+        return [f"{record.key} {record.state}" for record in found]
+
+    def picture(self) -> dict[str, Any]:
+        """Everything on the host that NICs have made; equal pictures, equal hosts."""
+        kernel = self.host.kernel
+        return {
+            "links": dict(kernel.links),
+            "rules": sorted(kernel.rules),
+            "routes": sorted(kernel.routes),
+            "neighbours": sorted(kernel.neighbours),
+            "vlans": {index: dict(sorted(vlans.items())) for index, vlans in kernel.vlans.items()},
+            "ports": {index: port for index in kernel.links if (port := kernel.bridge_ports.port(index))},
+            "sysctls": dict(kernel.settings._values),
+            "nftables": self.host.nftables.everything(),
+        }
+
+    def close(self) -> None:
+        """Let the agent end."""
+        self.agent.close()
+
+    def again(self) -> None:
+        """Start another agent, in the place of one that has ended."""
+        self.loop.closed = False
+        self.agent = self._made()

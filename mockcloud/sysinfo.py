@@ -1,0 +1,96 @@
+"""Keep what a simulated node is: servers/UUID/sysinfo.json, written last and removed first, so that a node is whole or is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from mockcloud.hardware import ADMIN, PROFILES, Admin
+from runtime.errors import HostRefused, NetcommonError
+from runtime.folder import Folder
+from runtime.validate import is_uuid
+
+SERVERS, NAME = "servers", "sysinfo.json"
+VIRTUAL = "Virtual"
+LONGEST = 1 << 16  #: bytes
+
+
+class Sysinfo(NamedTuple):
+    """One node. ``number``: which of the cloud's, from 1; ``profile``: one of mockcloud.hardware.PROFILES."""
+
+    uuid: str
+    number: int
+    hostname: str
+    profile: str
+    admin: Admin
+
+    def document(self) -> dict[str, Any]:
+        """Give what the file says; ``System Type`` tells everybody that nothing can really run there."""
+        profile = PROFILES[self.profile]
+        interfaces = {uplink: {"Link Status": "up", "Bridge": bridge} for bridge, uplink in profile.bridges.items()}
+        own = {"MAC Address": self.admin.mac, "ip4addr": self.admin.address, "Prefix": self.admin.length, "NIC Names": ["admin"]}
+        return {
+            "System Type": VIRTUAL,
+            "UUID": self.uuid,
+            "Number": self.number,
+            "Hostname": self.hostname,
+            "Profile": self.profile,
+            "Network Interfaces": {ADMIN: own, **interfaces},
+            "Bridges": list(profile.bridges),
+            "Tables": dict(profile.tables),
+        }
+
+
+def write(root: str, one: Sysinfo) -> None:
+    """Write it. Raises HostRefused."""
+    with Folder.make(f"{root}/{SERVERS}/{one.uuid}") as folder:
+        folder.write(NAME, json.dumps(one.document(), indent=2).encode("ascii") + b"\n", 0o644)
+
+
+def read(root: str, uuid: str) -> Sysinfo | None:
+    """Read the node of a folder; None for one that is not whole. Raises HostRefused where somebody has written something else."""
+    path = f"{root}/{SERVERS}/{uuid}/{NAME}"
+    with Folder.make(f"{root}/{SERVERS}/{uuid}") as folder:
+        data = folder.read(NAME, LONGEST)
+    if data is None:
+        return None
+    try:
+        said = json.loads(data)
+        own = said["Network Interfaces"][ADMIN]
+        admin = Admin(own["MAC Address"], own["ip4addr"], own["Prefix"])
+        number: Any = said["Number"]
+        found = Sysinfo(said["UUID"], number, said["Hostname"], said["Profile"], admin)
+        if found.uuid == uuid and found.profile in PROFILES and type(number) is int and found.document() == said:
+            return found
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
+        pass
+    raise HostRefused(f"{path} is not what mockcloud has written", "put it back, or delete the node")
+
+
+class Tree(NamedTuple):
+    """All nodes' folders: those that are whole, by number; those that are not; and why others are left alone."""
+
+    nodes: tuple[Sysinfo, ...]
+    unfinished: tuple[str, ...]
+    refused: dict[str, str]
+
+
+def look(root: str) -> Tree:
+    """Look at all folders of nodes; other names are nobody's, and are left alone."""
+    nodes, unfinished, refused = list[Sysinfo](), list[str](), dict[str, str]()
+    try:
+        names = sorted(os.listdir(f"{root}/{SERVERS}"))
+    except FileNotFoundError:
+        names = []
+    for name in filter(is_uuid, names):
+        try:
+            found = read(root, name)
+        except NetcommonError as error:
+            refused[name] = str(error)
+            continue
+        if found is None:
+            unfinished.append(name)
+        else:
+            nodes.append(found)
+    return Tree(tuple(sorted(nodes, key=lambda each: each.number)), tuple(unfinished), refused)
