@@ -188,9 +188,7 @@ class Pages:
         wanted = _given(LIVE, request)
         whose = who.role, who.name or who.origin
         if credential is not None and self._shares[whose] >= EACH:
-            raise Refused(
-                "too-many", f"{EACH} pages of {who.role} {who.name!a:.80} are live already: close some", retry_after=10
-            )
+            raise Refused("too-many", f"{EACH} pages of {who.role} {who.name!a:.80} are live already: close some", retry_after=10)
         if len(self._hearers) >= MOST:
             raise Refused("too-many", f"{MOST} pages are told of changes already: close some", retry_after=10)
         loop, news = asyncio.get_running_loop(), asyncio.Event()
