@@ -77,12 +77,12 @@ class Client:
     """A registry's client. ``where``: the path of its UNIX socket, or where else it is.
 
     ``role``: as whom to ask over the socket (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator. Elsewhere the
-    certificate says it.
+    certificate says it. ``longest``: bytes of an answer.
     """
 
-    def __init__(self, where: str | Places = SOCKET, role: str = "", seconds: float = SECONDS) -> None:
+    def __init__(self, where: str | Places = SOCKET, role: str = "", seconds: float = SECONDS, longest: int = LONGEST_ANSWER) -> None:
         self._places = Places([UnixPlace(where)]) if isinstance(where, str) else where
-        self._role, self._seconds = role, seconds
+        self._role, self._seconds, self._longest = role, seconds, longest
         self._connection: Connection | None = None
         self._place: Place = self._places.first
         self._floor = 0.0  # seconds since the epoch; of what was made before the registry does not know whether it was done
@@ -202,7 +202,7 @@ class Client:
                     self._place = self._places.first
                     self._connection = self._place.connection(self._seconds)
                 response = self._sent(self._connection, self._place, method, target, body, headers)
-                data = _body(response)
+                data = _body(response, self._longest)
             except Garbled:
                 self.close()
                 raise
@@ -281,11 +281,11 @@ def _nobody(failed: list[NetcommonError], places: Places) -> NetcommonError:
     return TryAgain(text) if any(each.retry for each in failed) else HostRefused(text)
 
 
-def _body(response: http.client.HTTPResponse) -> bytes:
+def _body(response: http.client.HTTPResponse, longest: int = LONGEST_ANSWER) -> bytes:
     """Give a whole body. Raises Garbled for one that is too long, IncompleteRead where it ends before its length."""
-    data = response.read(LONGEST_ANSWER + 1)
-    if len(data) > LONGEST_ANSWER:
-        raise Garbled(f"the registry's answer has more than {LONGEST_ANSWER} bytes")
+    data = response.read(longest + 1)
+    if len(data) > longest:
+        raise Garbled(f"the registry's answer has more than {longest} bytes")
     if response.length:
         raise http.client.IncompleteRead(data, response.length)
     return data

@@ -143,10 +143,13 @@ def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
     """
     with Folder.make(one.folder) as folder:
         key = _key(folder)
-    items = asked.get("authorities").body["items"]
-    there, signs = _authorities([item["authority"]["certificate"] for item in items]) if items else b"", ""
-    for item in items:
-        signs = str(item["authority"]["id"]) if item["signs"] else signs
+    try:
+        items = asked.get("authorities").body["items"]
+        certificates = [item["authority"]["certificate"] for item in items]
+        signs = "".join([str(item["authority"]["id"]) for item in items if item["signs"]][-1:])
+    except (KeyError, TypeError, IndexError):
+        raise HostRefused("the registry's authorities cannot be read, and those that are known stay") from None
+    there = _authorities(certificates) if certificates else b""
     issued = _of(one.lib, asked.change("POST", "certificates").body, one.addresses, one.role, one.name) if one.due(now, signs) else None
     with _alone(one.folder) as folder:
         latest = read(one.lib, one.role)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from netregistry.credentials import Credentials
 
 SECONDS = 30.0
+LONGEST = 100 << 10  #: bytes of an answer of whom nobody trusts yet; two authorities take a few thousand
 
 
 class NoToken(NetcommonError):
@@ -84,12 +85,13 @@ def join(
 def _trusted(urls: Sequence[str], token: Token) -> str:
     """Give the authority (PEM) that the token tells of, from whoever answers: it is held against the fingerprint. Raises HostRefused."""
     places = Places(TlsPlace(*parsed(url), _unchecked) for url in urls)
-    with Client(places, seconds=SECONDS) as client:
-        items = client.get("authorities").body["items"]
-    for item in items:
+    with Client(places, seconds=SECONDS, longest=LONGEST) as client:
+        body = client.get("authorities").body
+    items = body.get("items") if isinstance(body, dict) else None
+    for item in items if isinstance(items, list) else ():
         try:
             certificate = credentials.encoded(item["authority"]["certificate"])
-        except ValueError:
+        except (ValueError, TypeError, KeyError, IndexError):  # whoever answers may be anybody
             continue
         if secrets.compare_digest(hashlib.sha256(certificate).hexdigest(), token.fingerprint):
             return credentials.pem(certificate)  # what was hashed, and nothing that stood beside it

@@ -124,12 +124,12 @@ def read_request(text: str) -> Requested:
         if len(text) > LONGEST:
             raise ValueError
         found = x509.load_pem_x509_csr(text.encode("ascii"))
-        key = found.public_key()
+        requested = _requested(found.public_key(), "request")  # before its signature: a key of another kind may take long to check
         if not found.is_signature_valid:
             raise ValueError
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise Invalid("request", text[:80], "a certificate signing request (PKCS #10), in PEM") from None
-    return _requested(key, "request")
+    return requested
 
 
 def key_of(certificate: bytes) -> Requested:

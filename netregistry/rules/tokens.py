@@ -62,13 +62,18 @@ def _shown(token: Token) -> dict[str, Any]:
     return {name: value for name, value in write(token).items() if name != "proof"}
 
 
+def known(token: Token | None, proof: str) -> Token:
+    """Give a token if this is the hash of it. Raises Refused."""
+    if token is None or not compare_digest(token.proof, proof):
+        raise refused("token-unknown", f"there is no such token: {JOIN}", "token")
+    return token
+
+
 def join(draft: Draft, part: Part) -> Done:
     """Let somebody join by a token. A node that has not joined does so in the same commit; what certificates it had count no more."""
     wanted = read(Joining, part.body)
     key = keys.token(wanted.token)
-    token: Token | None = draft.get(key)
-    if token is None or not compare_digest(token.proof, wanted.proof):
-        raise refused("token-unknown", f"there is no such token: {JOIN}", "token")
+    token = known(draft.get(key), wanted.proof)
     if token.used:
         raise refused("token-used", f"the token {token.id} has been used, by {token.by}: each lets one join, once: {JOIN}", "token")
     if token.until <= draft.now:

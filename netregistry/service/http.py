@@ -28,7 +28,7 @@ from netregistry.service import cross_site, filters
 from netregistry.service.bodies import Bodies
 from netregistry.service.connection import PROBLEM
 from netregistry.service.identity import credential, identity, newcomer, peer
-from netregistry.service.limits import Gate, Rate
+from netregistry.service.limits import Gate, Rate, network
 from netregistry.service.metrics import Figures, rendered
 from netregistry.service.openapi import document
 from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
@@ -198,7 +198,7 @@ class Service:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
         self._rate.count(who, one.serial if one is not None else "")
-        _ASKING.set((who.role, who.name or who.origin))
+        _ASKING.set((who.role, who.name or network(who.origin)))
         if one is not None and not (connection := _of(request)).recognised:
             await self.turn(self.registry.recognise, one, connection.encoded)
             connection.recognised = True

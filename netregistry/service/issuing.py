@@ -10,6 +10,7 @@ from netregistry.model import keys
 from netregistry.model.certificate import Grant, Label
 from netregistry.model.codec import Text, read, write
 from netregistry.refusal import Refused
+from netregistry.rules import tokens
 from netregistry.rules.holders import authorities, signing
 from netregistry.service.answers import Issued
 
@@ -50,6 +51,8 @@ class Issuer:
     def join(self, call: Call, who: Identity) -> Response:
         """Let somebody join by a token. Raises Refused, Invalid; Unavailable."""
         wanted = read(Join, call.body)
+        self._local.catch_up()
+        tokens.known(self._local.view.get(keys.token(wanted.token)), proof(wanted.secret))  # strangers have nothing else looked at
         requested: Requested = _x509().read_request(wanted.request)
         body = {"token": wanted.token, "proof": proof(wanted.secret), "key": requested.digest, "node": wanted.node}
         return self._issued(call._replace(body=body), who, requested)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import resource
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +46,18 @@ def within(limits: Limits) -> Limits:
     return limits._replace(connections=connections, streams=min(limits.streams, -(-connections * 3 // 4)))
 
 
+def network(address: str) -> str:
+    """Give what one machine may have of an address: of an IPv6 one the /64 (RFC 4291, 2.5.1). Whatever is no address is given as it is."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    mapped = found.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.ip_network((found, 64), strict=False))
+
+
 class Gate:
     """Let so many at once through of each kind; those behind wait, in their order. For one event loop."""
 
@@ -75,7 +88,7 @@ class Rate:
 
     def count(self, who: Identity, serial: str = "") -> None:
         """Count one request, by a certificate of this ``serial``: a revoked one uses up its own. Raises Refused for one too many."""
-        now, key = self._now(), (who.role, who.name or who.origin, serial)  # of newcomers the address is all that is known
+        now, key = self._now(), (who.role, who.name or network(who.origin), serial)  # of newcomers the address is all that is known
         left, then = self._left.pop(key, (self._limits.burst, now))
         left = min(self._limits.burst, left + (now - then) * self._limits.rate)
         allowed = left >= 1

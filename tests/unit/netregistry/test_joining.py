@@ -16,7 +16,7 @@ import pytest
 
 from netregistry import credentials, joining
 from netregistry.authority import x509
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 
 OURS, EVIL = x509.make_authority(time.time()), x509.make_authority(time.time())
 UUID = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -37,8 +37,8 @@ def answer(**more: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def service(folder: Path, by: x509.Made, authority: str, given: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Be a service with a certificate ``by`` some authority; give its URL, and what it is told."""
+def service(folder: Path, by: x509.Made, authority: str, given: dict[str, Any], authorities: Any = ...) -> Iterator[tuple[str, list[Any]]]:
+    """Be a service with a certificate ``by`` some authority; give its URL, and what it is told. ``authorities``: its whole answer."""
     told: list[Any] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -51,7 +51,8 @@ def service(folder: Path, by: x509.Made, authority: str, given: dict[str, Any]) 
             self.wfile.write(data)
 
         def do_GET(self) -> None:
-            self.say(200, {"items": [{"authority": {"id": by.authority.id, "certificate": authority}, "signs": True}], "next": ""})
+            own = {"items": [{"authority": {"id": by.authority.id, "certificate": authority}, "signs": True}], "next": ""}
+            self.say(200, own if authorities is ... else authorities)
 
         def do_POST(self) -> None:
             told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -97,6 +98,25 @@ def test_a_false_service_is_not_told_the_secret(tmp_path: Path) -> None:
                 joining.join(str(tmp_path), [url], token, {"uuid": UUID})
             assert told == []
     assert not (tmp_path / credentials.FOLDER).exists()
+
+
+@pytest.mark.parametrize(
+    ("authorities", "words"),
+    [
+        (None, "another fingerprint"),
+        (5, "another fingerprint"),
+        ({}, "another fingerprint"),
+        ({"items": {"authority": 1}}, "another fingerprint"),
+        ({"items": [{}, None, 5, [], {"authority": []}, {"authority": {"certificate": 5}}]}, "another fingerprint"),
+        ({"items": [{}] * 200_000}, "more than 102400 bytes"),
+    ],
+)
+def test_whatever_a_false_service_says_is_refused_in_one_line(tmp_path: Path, authorities: Any, words: str) -> None:
+    token = joining.make("node", OURS.authority.fingerprint)
+    with service(tmp_path, EVIL, "", answer(), authorities) as (url, told):
+        with pytest.raises((HostRefused, TryAgain), match=words):
+            joining.join(str(tmp_path), [url], token, {"uuid": UUID})
+        assert told == []
 
 
 def test_who_joins_is_who_the_registry_says(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_every_history_converges(seed: int) -> None:
 
 def test_the_histories_are_not_idle() -> None:
     """Assert that what they are to try does happen."""
-    worlds = [history(seed) for seed in range(12)]
+    worlds = [history(seed) for seed in range(24)]
     counts: dict[str, int] = {}
     for world in worlds:
         for name, number in world.count.items():

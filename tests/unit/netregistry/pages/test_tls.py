@@ -63,3 +63,13 @@ def test_whose_certificate_is_revoked_looks_no_more(registry: Secured, monkeypat
         while stream.readline():
             assert time.monotonic() < end, "it has no end"
     assert registry.say("GET", "/", None, shown, Accept="text/html").status == 403
+
+
+def test_one_certificate_has_not_all_live_pages(registry: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netregistry.pages.front.EACH", 2)
+    bob, kim = (registry.shown(registry.join("reader", name)) for name in ("dora", "kim"))
+    with registry.opened("/live?about=all", bob) as one, registry.opened("/live?about=all", bob) as two:
+        assert one.readline() and two.readline()
+        assert registry.say("GET", "/live?about=all", None, bob).status == 429
+        with registry.opened("/live?about=all", kim) as hers:
+            assert hers.readline().startswith(b"event: ")
