@@ -9,7 +9,6 @@ from typing import IO, Any, cast
 import click
 
 from netcommon import __version__
-from netcommon.log import printable
 from runtime.errors import UNAVAILABLE, NetcommonError
 
 #: Heading of help -> name -> module below netcommon.cli.commands, which has a command of that name; and its help. In the order of use.
@@ -62,6 +61,8 @@ class Failed(click.ClickException):
         self.status, self.advice = error.status, error.advice
 
     def show(self, file: IO[Any] | None = None) -> None:
+        from netcommon.log import printable  # help needs none of it
+
         for line in self.message.split("\n"):  # what others have said may be in it: a terminal obeys no control character of theirs
             click.echo(f"netcommon: {printable(line)}", file=file, err=file is None)
         if self.message.endswith(AS_ROOT):

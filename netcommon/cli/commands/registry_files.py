@@ -102,7 +102,7 @@ lost_option = click.option("--lost", is_flag=True, help="What the registry was m
 def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
     """Put a copy in the registry's place, in a new epoch. What stood there is kept beside it.
 
-    The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before every live node has
+    It begins a new epoch. The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before every live node has
     reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that was moved elsewhere is
     not restored where it was, unless that is --lost. A copy has no key of an authority: /var/lib/netregistry/authority is put back as well.
     """
@@ -130,10 +130,11 @@ def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def move(app: App, where: str, back: bool, lost: bool, as_json: bool) -> None:
-    """Bring the registry from its file to an etcd, or back, in a new epoch.
+    """Bring the registry to an etcd, or back to its file.
 
-    The service of a file must not run; those over an etcd end by themselves. The copy is compared with what it was made of, which says from
-    then on where the registry is: no service starts on it. A move that was interrupted is begun again by the same command.
+    It begins a new epoch. The service of a file must not run; those over an etcd end by themselves. The copy is compared with what it was
+    made of, which says from then on where the registry is: no service starts on it. A move that was interrupted is begun again by the same
+    command.
     """
     as_root(app)
     if bool(where) == back:
