@@ -102,7 +102,7 @@ lost_option = click.option("--lost", is_flag=True, help="What the registry was m
 def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
     """Put a copy in the registry's place, in a new epoch. What stood there is kept beside it.
 
-    It begins a new epoch. The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before
+    The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before
     every live node has reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that
     was moved elsewhere is not restored where it was, unless that is --lost. A copy has no key of an authority:
     /var/lib/netregistry/authority is put back as well.
