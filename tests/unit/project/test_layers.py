@@ -49,7 +49,16 @@ PACKAGES["hooks"] = ("netcommon.doors", "netcommon.install")
 
 
 def ours(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] in ("runtime", "netcommon", "netagent", "netregistry", "mockcloud", "hooks", "tests", "examples")
+    return module.split(".", maxsplit=1)[0] in (
+        "runtime",
+        "netcommon",
+        "netagent",
+        "netregistry",
+        "mockcloud",
+        "hooks",
+        "tests",
+        "examples",
+    )
 
 
 def with_import(module: str, line: str) -> list[Source]:

@@ -167,7 +167,9 @@ def test_a_registrys_addresses_and_network_are_the_nics() -> None:
 
 
 def test_hosts_hold_no_more_nics_than_a_bridge_has_ports() -> None:
-    many = tuple(Nic(f"{number:08x}-3333-4333-8333-333333333333", instance=f"web{number}", index=0, mode="ext") for number in range(MOST + 1))
+    many = tuple(
+        Nic(f"{number:08x}-3333-4333-8333-333333333333", instance=f"web{number}", index=0, mode="ext") for number in range(MOST + 1)
+    )
     parts = list(tasks(Copy(REGISTRY, "", nics=many), lambda _node: Settings(), lambda _node: Settings()))
     assert [len(part.nics) for part in parts] == [MOST, 1]
     server = Nic("000000aa-3333-4333-8333-333333333333", belongs="server", mode="ext")
