@@ -154,18 +154,18 @@ def moved_to(path: str) -> str:
     """Give the address of the etcd that a file says its registry was moved to; "" where it says nothing, is not there, or is damaged."""
     if not os.path.exists(path):
         return ""
+    whole = "" if os.path.lexists(f"{path}-wal") else "&immutable=1"  # without a log nothing is to be left beside it
     try:
-        with contextlib.closing(_reading(path)) as database:
+        with contextlib.closing(_reading(path, whole)) as database:
             row = database.execute("SELECT value FROM facts WHERE name = ?", (MARK,)).fetchone()
             return str(row[0]) if row else ""
     except sqlite3.Error:
         return ""
 
 
-def _reading(path: str) -> sqlite3.Connection:
-    """Open a file to read it alone. Nothing is left beside it: without a log it is whole, and needs no lock (https://sqlite.org/uri.html)."""
-    whole = "" if os.path.lexists(f"{path}-wal") else "&immutable=1"
-    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro{whole}", uri=True, timeout=0)
+def _reading(path: str, more: str = "") -> sqlite3.Connection:
+    """Open a file to read it alone. ``more``: of the address (https://sqlite.org/uri.html)."""
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro{more}", uri=True, timeout=0)
 
 
 def no_log_alone(path: str) -> None:

@@ -55,7 +55,7 @@ class Machine:
         with (self.root / "stderr").open("a") as errors:
             made = self.service = subprocess.Popen([*before, *self.argv("serve")], cwd=ROOT, stderr=errors)
         wait_until(lambda: made.poll() is not None or self.answers(), 30, "an answer of the service")
-        assert made.poll() is None
+        assert made.poll() is None, (self.root / "stderr").read_text()[-1000:]
         return made
 
     def answers(self) -> bool:
