@@ -5,6 +5,7 @@ A source here has no descriptor: ``heard`` is called when there is something to 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
@@ -23,7 +24,7 @@ def nobody() -> None:
     """Be told of nothing."""
 
 
-class _Heard:
+class _Heard(ABC):
     """What a source has heard, and has not read yet."""
 
     descriptor = -1  #: it has none
@@ -46,8 +47,9 @@ class _Heard:
             self._waiting.append(event)
             self._heard()
 
+    @abstractmethod
     def _wants(self, event: simulated.Event) -> bool:
-        raise NotImplementedError
+        """Tell whether it is about what this source hears of."""
 
     def _taken(self) -> Iterator[simulated.Event]:
         while self._waiting:
@@ -163,9 +165,9 @@ class _Connection(_Heard):
     def connected(self) -> bool:
         return self.subscribed
 
+    @abstractmethod
     def _there(self) -> bool:
         """Tell whether the daemon takes connections, and answers."""
-        raise NotImplementedError
 
     def open(self) -> bool:
         """Begin to hear, if that is not so already; tell whether the daemon is there."""
