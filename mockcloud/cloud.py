@@ -39,7 +39,7 @@ LONGEST = 1 << 16  #: bytes
 
 
 class Counted(NamedTuple):
-    """How many nodes there are: whole on disk, with an agent that runs, and alive by the registry; and those that were refused."""
+    """Count the nodes: whole on disk, with an agent that runs, and alive by the registry; and those that were refused."""
 
     nodes: int
     running: int

@@ -14,7 +14,7 @@ SHORTEST, LONGEST = 120.0, 600.0
 
 
 def start_delay(settings: Settings, environ: Mapping[str, str], paths: Paths, chance: Callable[[], float] = random.random) -> float:
-    """How long after the start the first reaping is (seconds). By itself: a random time where systemd has started us on a node with
+    """Give the seconds from the start to the first reaping. By itself: a random time where systemd has started us on a node with
     Ganeti, whose other nodes may be starting too and whose files may come late; else at once. ``chance`` gives 0 to 1."""
     if settings.agent_start_delay != "auto":
         return float(settings.agent_start_delay)

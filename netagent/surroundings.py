@@ -56,7 +56,7 @@ def of_kernel(own: Container[int], warn: Warn) -> list[Source]:
 
 
 class Surroundings(NamedTuple):
-    """What an agent works with, by default the real ones: threads, descriptors and locks of this process, and the kernel under it.
+    """Hold what an agent works with, by default the real ones: threads, descriptors and locks of this process, and the kernel under it.
 
     Clock and paths are netagent.state's, chance is the agent's own.
     """

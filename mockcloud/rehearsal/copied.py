@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Hardware(NamedTuple):
-    """What a node says that it has."""
+    """Hold what a node says that it has."""
 
     bridges: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Copy(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """What is in REST."""
+    """Hold what is in REST."""
 
     schema: str
     version: int

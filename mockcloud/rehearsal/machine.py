@@ -27,7 +27,7 @@ MODES = ("bridged", "openvswitch", "routed")  #: of NICs that are on a link, in 
 
 
 class Links(NamedTuple):
-    """What the NICs of a whole copy are on, by mode; where nodes have not said what they have, they have this."""
+    """Hold what the NICs of a whole copy are on, by mode; where nodes have not said what they have, they have this."""
 
     bridges: frozenset[str] = frozenset()
     switches: frozenset[str] = frozenset()

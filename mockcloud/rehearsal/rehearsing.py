@@ -47,7 +47,7 @@ AT_START, AT_LEASE = "start", "lease"
 
 
 class Foretold(NamedTuple):
-    """What becomes of one NIC."""
+    """Say what becomes of one NIC."""
 
     nic: Nic
     node: str  #: "" where nobody says on which it is

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Upgraded(NamedTuple):
-    """What an upgrade comes to for one NIC that is up."""
+    """Say what an upgrade comes to for one NIC that is up."""
 
     file: str
     node: str

@@ -56,7 +56,7 @@ class Keyed(Generic[Context]):
 
     @property
     def waiting(self) -> int:
-        """How many keys wait."""
+        """Count the keys that wait."""
         return len(self._waiting)
 
 
@@ -69,11 +69,11 @@ class Works(Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many keys wait."""
+        """Count the keys that wait."""
         ...
 
     def running(self) -> Mapping[Key, float]:
-        """What is being done, and since when (the clock's seconds)."""
+        """Say what is being done, and since when (the clock's seconds)."""
         ...
 
     def close(self, seconds: float) -> None:
@@ -125,7 +125,7 @@ class Pool(Generic[Context]):
             return self._queue.waiting
 
     def running(self) -> Mapping[Key, float]:
-        """What is being done, and since when (the clock's seconds)."""
+        """Say what is being done, and since when (the clock's seconds)."""
         with self._changed:
             return dict(self._begun)
 

@@ -310,7 +310,7 @@ def _let_go(node: Node, view: View, record: Record) -> bool:
 
 
 def _at_work(node: Node, uuid: str) -> bool:
-    """Whether a process holds the lock of the NIC, as far as can be seen without a touch of it: so that is no event.
+    """Tell whether a process holds the lock of the NIC, as far as can be seen without a touch of it: so that is no event.
 
     One that we cannot see (another PID namespace) holds it all the same: then it is not to be had, and nothing is done either.
     """

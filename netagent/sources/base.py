@@ -13,7 +13,7 @@ class Source(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """What to give to netagent.loop.Scheduler.watch: that of a file, or whatever else that scheduler knows."""
+        """Give what netagent.loop.Scheduler.watch takes: that of a file, or whatever else that scheduler knows."""
         ...
 
     def read(self) -> list[Event]:

@@ -34,7 +34,7 @@ OF_THE_NODE = Changed(())
 
 
 class Seen(NamedTuple):
-    """What counts of a device: two that are equal are no change."""
+    """Give what counts of a device: two that are equal are no change."""
 
     name: str
     as_port: tuple[object, object]  #: its master, None or 0 where it has none, and its MTU

@@ -25,7 +25,7 @@ def nobody() -> None:
 
 
 class _Heard(ABC):
-    """What a source has heard, and has not read yet."""
+    """Keep what a source has heard, and has not read yet."""
 
     descriptor = -1  #: it has none
 
@@ -57,7 +57,7 @@ class _Heard(ABC):
 
 
 class SimulatedKernel(_Heard):
-    """What netagent.sources.rtnetlink tells of a real node."""
+    """Tell what netagent.sources.rtnetlink tells of a real node."""
 
     def __init__(self, telling: Telling, heard: Callable[[], None] = nobody) -> None:
         super().__init__(telling, heard)
@@ -114,7 +114,7 @@ KERNEL = 2  #: RTPROT_KERNEL
 
 
 class SimulatedNft(_Heard):
-    """What netagent.sources.nft_events tells of a real node. ``own``: the numbers of the sockets whose changes are left out."""
+    """Tell what netagent.sources.nft_events tells of a real node. ``own``: the numbers of the sockets whose changes are left out."""
 
     def __init__(self, telling: Telling, heard: Callable[[], None] = nobody, own: Container[int] = ()) -> None:
         super().__init__(telling, heard)
@@ -185,7 +185,7 @@ class _Connection(_Heard):
 
 
 class SimulatedOvs(_Connection):
-    """What netagent.sources.ovs_events tells of a real node."""
+    """Tell what netagent.sources.ovs_events tells of a real node."""
 
     restoring = False  #: nobody restores flows on a simulated node
 
@@ -211,7 +211,7 @@ class SimulatedOvs(_Connection):
 
 
 class SimulatedFlows(_Connection):
-    """What netagent.sources.flow_events tells of the flows of a bridge. ``names``: as there."""
+    """Tell what netagent.sources.flow_events tells of the flows of a bridge. ``names``: as there."""
 
     def __init__(
         self, telling: Telling, switch: Switch, bridge: str, names: Callable[[int], Iterable[str]], heard: Callable[[], None] = nobody

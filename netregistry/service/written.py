@@ -17,7 +17,7 @@ REMEMBERED = 10_000  #: nodes
 
 
 class Written:
-    """How many bytes each node has had written lately, as commits have them. ``now``: monotonic seconds."""
+    """Count the bytes that each node has had written lately, as commits have them. ``now``: monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

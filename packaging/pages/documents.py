@@ -14,6 +14,16 @@ from netcommon.views.live.events import Event
 from netcommon.views.live.top import Top
 from netcommon.views.topology.model import NodeView
 from netcommon.views.trace.trail import Path
+from pages.registry_documents import (
+    Registry,
+    RegistryChange,
+    RegistryCompact,
+    RegistryFile,
+    RegistryImport,
+    RegistryImportGaneti,
+    RegistryPages,
+    RegistryStatus,
+)
 
 
 class Error(NamedTuple):
@@ -306,91 +316,6 @@ class Agent(NamedTuple):
 
 
 #: schema -> its version, its type, and the commands that print it.
-class Registry(NamedTuple):
-    """What a registry has, each item as its HTTP interface gives it (docs/reference/registry-api.md)."""
-
-    revision: str  #: EPOCH:REVISION of all of it
-    items: tuple[Any, ...]
-
-
-class RegistryChange(NamedTuple):
-    """What a change has done, or with --dry-run would do."""
-
-    revision: str  #: EPOCH:REVISION of what was changed; "" of a rehearsal
-    done: bool  #: false: a rehearsal
-    value: Any  #: what was changed, as it is then
-    changes: tuple[Any, ...]  #: of a rehearsal: each key before and after
-
-
-class RegistryPages(NamedTuple):
-    """Say how a browser reaches the registry's pages.
-
-    ``command`` lets it reach ``url`` by ssh. ``addresses``: those by TLS, for which the browser needs the certificate in the folder
-    ``identity``.
-    """
-
-    command: str
-    url: str
-    addresses: tuple[str, ...]
-    identity: str
-
-
-class RegistryFile(NamedTuple):
-    """A registry's file that was made."""
-
-    path: str
-    epoch: str  #: which begins with it; "" of a copy
-
-
-class RegistryImport(NamedTuple):
-    """What became of the lines of an export."""
-
-    done: bool  #: false: a rehearsal
-    made: int  #: lines
-    there: int  #: lines whose object was so already
-    refused: tuple[Any, ...]  #: lines, each with why
-
-
-class RegistryImportGaneti(NamedTuple):
-    """What became of the configuration of a Ganeti cluster."""
-
-    done: bool  #: false: a rehearsal
-    cluster: str
-    node: str  #: the cluster's master
-    serial: int  #: of the configuration
-    made: int  #: NICs and networks
-    changed: int
-    deleted: int
-    refused: tuple[Any, ...]  #: NICs and networks that the registry does not take, each with why
-    problems: tuple[str, ...]  #: what of the configuration cannot be in a registry
-
-
-class RegistryCompact(NamedTuple):
-    """What a compaction has done."""
-
-    done: bool  #: false: a rehearsal
-    before: int  #: bytes of the file
-    after: int
-
-
-class RegistryStatus(NamedTuple):
-    """How a registry's service is."""
-
-    program: str  #: its version
-    epoch: str
-    revision: str
-    leader: bool  #: this service does what must happen by time
-    networks: int
-    nics: int
-    nodes: int
-    alive: int  #: nodes
-    conflicts: int
-    streams: int
-    history: int  #: requests that are remembered
-    unreadable: tuple[str, ...]  #: keys whose values cannot be read
-    waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
-
-
 class MockcloudImport(NamedTuple):
     """Say what a copy of a cluster has."""
 
@@ -424,7 +349,7 @@ class RehearsedOperation(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a NIC would be refused."""
+    """Say why a NIC would be refused."""
 
     text: str
     status: int  #: the exit status (docs/reference/exit-codes.md)
@@ -434,7 +359,7 @@ class Refusal(NamedTuple):
 
 
 class Rehearsed(NamedTuple):
-    """What would become of one NIC."""
+    """Say what would become of one NIC."""
 
     nic: str
     uuid: str
@@ -456,7 +381,7 @@ class Rehearsed(NamedTuple):
 
 
 class Upgraded(NamedTuple):
-    """What an upgrade to this version would come to for one NIC that is up."""
+    """Say what an upgrade to this version would come to for one NIC that is up."""
 
     file: str
     node: str

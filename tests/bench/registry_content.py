@@ -10,7 +10,7 @@ CLUSTERS = 4
 
 
 class Size(NamedTuple):
-    """How much there is. ``hosts``: nodes; 0 for one for each fifty NICs."""
+    """Say how much there is. ``hosts``: nodes; 0 for one for each fifty NICs."""
 
     nics: int
     hosts: int = 0

@@ -29,7 +29,7 @@ LATE: frozenset[Told] = frozenset({OF_THE_NODE})
 
 
 class Step(NamedTuple):
-    """What was done, and what was heard of it."""
+    """Hold what was done, and what was heard of it."""
 
     name: str
     events: frozenset[Told]

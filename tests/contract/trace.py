@@ -13,7 +13,7 @@ OF_HOSTS = ("execute", "execute_each")
 
 
 class Trace:
-    """What happens in one test, in each of its worlds. ``expected``: of a real one, the steps of each world of the simulated test."""
+    """Record what happens in one test, in each of its worlds. ``expected``: of a real one, the steps of the simulated test's worlds."""
 
     def __init__(self) -> None:
         self._expected: list[Sequence[Step]] | None = None

@@ -199,7 +199,7 @@ def test_a_member_that_is_not_there_is_passed_over(one: Cluster) -> None:
 
 
 def test_a_service_of_thousands_of_connections_has_another_one_to_etcd(one: Cluster) -> None:
-    """Of each of which it has a descriptor; select(2) takes none above 1023."""
+    """Keep a descriptor for each of them; select(2) takes none above 1023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     try:

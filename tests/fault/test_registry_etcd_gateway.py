@@ -24,7 +24,7 @@ PAGE = b"<html><body>502 Bad Gateway</body></html>"
 
 
 class Harm(NamedTuple):
-    """What is answered instead, and what is said of it."""
+    """Hold what is answered instead, and what is said of it."""
 
     act: Callable[[str, Answer], Answer]
     says: str

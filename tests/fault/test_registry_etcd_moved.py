@@ -315,7 +315,7 @@ def test_an_earlier_etcd_does_not_bring_back_what_a_later_one_keeps(registry: Re
 
 
 def test_a_file_that_was_lost_later_does_not_come_back_as_it_was_then(registry: Registry, one: Cluster) -> None:
-    """What the etcd holds is of then; where somebody wants that, it begins another epoch: the file may have had commits in this one."""
+    """Refuse what the etcd held then; where somebody wants that, it begins another epoch: the file may have had commits in this one."""
     brought_back(registry, one.url)
     with serving(registry), registry.client() as asked:
         epoch = asked.get("status").body["epoch"]

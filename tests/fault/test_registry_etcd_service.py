@@ -378,7 +378,7 @@ def test_a_leader_that_stands_still_past_its_lease_leads_no_more(one: Cluster, t
 
 
 def test_two_moves_at_once_and_one_is_done(one: Cluster, tmp_path: Path) -> None:
-    """Of one file, and of two files to one etcd: what is not done is refused, and its file stays the registry."""
+    """Move one file, and two files to one etcd: what is not done is refused, and its file stays the registry."""
     made = [Registry(tmp_path / name) for name in ("first", "second")]
     for registry in made:
         filled(registry)

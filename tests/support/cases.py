@@ -90,7 +90,7 @@ class Host:
         return found
 
     def up(self) -> None:
-        """What a hook does, in this process: thousands of points begin with one, or end with it."""
+        """Do what a hook does, in this process: thousands of points begin with one, or end with it."""
         outcome = perform("kvm-ifup", self.nic)
         assert outcome.status == 0, outcome
 

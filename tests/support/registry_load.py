@@ -40,7 +40,7 @@ def allocated(path: Path, networks: Sequence[str], count: int) -> tuple[float, l
 
 
 class Done(NamedTuple):
-    """How much a service has done since it began: requests that it has answered, and streams that are open."""
+    """Say how much a service has done since it began: requests that it has answered, and streams that are open."""
 
     when: float
     answers: int
@@ -108,7 +108,7 @@ def peak(looks: Sequence[Done]) -> float:
 
 
 class Returned(NamedTuple):
-    """What the return of all nodes was: seconds from the harm until all streams had told all; the service's requests a second at most."""
+    """Say what the return of all nodes was: seconds from the harm until all streams had told all; requests a second at most."""
 
     seconds: float
     peak: float

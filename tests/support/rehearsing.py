@@ -63,7 +63,7 @@ def settings(text: str, name: str = "new.toml") -> Given:
 def rehearsed(
     found: Copy, before: str, after: str, tags: Mapping[str, Sequence[str]] | None = None, clock: Clock | None = None
 ) -> dict[str, Foretold]:
-    """What becomes of each NIC, by its label."""
+    """Give what becomes of each NIC, by its label."""
     old, new = settings(before).settings, settings(after).settings
     parts = tasks(found, lambda _node: old, lambda _node: new)
     return {
@@ -72,7 +72,7 @@ def rehearsed(
 
 
 class Came(NamedTuple):
-    """What of a NIC's operations goes and comes, in words."""
+    """Give what of a NIC's operations goes and comes, in words."""
 
     gone: Mapping[str, int] = {}
     made: Mapping[str, int] = {}
@@ -114,7 +114,7 @@ class RealNode:
         path.write_text(text)
 
     def operations(self) -> dict[str, list[Operation]]:
-        """What is on record of each NIC."""
+        """Give what is on record of each NIC."""
         node = self.cli.app().node()
         records, problems = node.store.all()
         assert problems == []
@@ -123,7 +123,7 @@ class RealNode:
         return found
 
     def changed(self) -> dict[str, Came]:
-        """What ``netcommon change --all`` makes of each NIC's operations."""
+        """Give what ``netcommon change --all`` makes of each NIC's operations."""
         before = self.operations()
         self.cli("change", "--all", status=None)
         after = self.operations()

@@ -37,7 +37,7 @@ def faults(folder: Path, file: Path) -> list[str]:
 
 
 class Noted:
-    """How many lines of the notes begin with a word; what was counted before is not read again."""
+    """Count the lines of the notes that begin with a word; what was counted before is not read again."""
 
     def __init__(self, folder: Path, files: str, word: str) -> None:
         self._folder, self._files, self._word, self._count = folder, files, word.encode(), 0

@@ -108,7 +108,7 @@ def snapshot(files: Iterable[str] = _FILES) -> Snapshot:
 
 
 def _answers(program: str, options: Sequence[str], *commands: str) -> list[Any]:
-    """What each of the commands answers, in JSON, by one run of the program."""
+    """Give what each of the commands answers, in JSON, by one run of the program."""
     text = run(program, *options, "-j", "-batch", "-", stdin="".join(f"{command}\n" for command in commands)).lstrip()
     found, decoder = [], json.JSONDecoder()
     while text:

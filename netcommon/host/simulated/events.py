@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Event(NamedTuple):
-    """What happened. ``thing``: as it is now, or as it was where it is gone; ``by``: the number of the socket that asked for it, or 0."""
+    """Say what happened. ``thing``: as it is now, or as it was where it is gone; ``by``: the number of the socket that asked, or 0."""
 
     how: str
     thing: Thing
@@ -70,7 +70,7 @@ class Event(NamedTuple):
 
 
 class Telling:
-    """Who hears of a node's events. ``by`` is told with each (Event)."""
+    """Keep who hears of a node's events. ``by`` is told with each (Event)."""
 
     def __init__(self) -> None:
         self.hearers: list[Callable[[Event], None]] = []

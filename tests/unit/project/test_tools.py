@@ -232,7 +232,7 @@ def test_which_lanes_run_beside_the_others(chosen: list[str], expected: list[lis
 def test_lanes_beside_the_others_say_what_became_of_each(
     named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of one process come the results of all its lanes; what it did not say has failed. That no lane was named goes with it."""
+    """Take the results of all lanes from their one process; what it did not say has failed. That no lane was named goes with it."""
     (tmp_path / "results").mkdir()
     monkeypatch.setattr(lanes.bootstrap, "cache", lambda: tmp_path)
     begun: list[list[str]] = []

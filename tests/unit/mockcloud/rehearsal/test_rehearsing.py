@@ -143,7 +143,7 @@ def test_what_a_node_says_that_it_lacks_is_missing() -> None:
 
 
 def registry_copy() -> Copy:
-    """Of a registry, which sets rate_in of one NIC, gives another an address more, and tells guests of the network an MTU."""
+    """Copy a registry, which sets rate_in of one NIC, gives another an address more, and tells guests of the network an MTU."""
     nics = [
         nic(1, "bridged", "br0", "10.0.0.5", master="registry", network=BLUE, options=(Option("rate_in", "4mbit"),)),
         nic(3, "routed", "guests", "10.1.0.5", master="registry", addresses=("10.1.0.9",)),

@@ -148,7 +148,7 @@ def test_nothing_is_read_to_tell_it(host: MemoryHost) -> None:
 
 
 def test_tables_of_ours_that_others_change(host: MemoryHost) -> None:
-    """What a socket of our own asked for is left out, and so are others' tables, and what is refused."""
+    """Leave out what a socket of our own asked for, others' tables, and what is refused."""
     nft = SimulatedNft(host.tell, own={7})
     assert after(host, nft, NftChange("a test", (Put(THEIRS), Put(MINE)))) == [Changed(((TABLE, (NETDEV, "netcommon-x")),))]
     host.tell.by = 7

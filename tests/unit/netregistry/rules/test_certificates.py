@@ -313,7 +313,7 @@ def test_what_ended_long_ago_is_swept(registry: Registry, authority: str) -> Non
 
 @pytest.mark.parametrize("action", ["authority.add", "certificate.join", "certificate.renew"])
 def test_what_is_read_or_signed_beside_the_rules_is_no_part_of_a_batch(registry: Registry, authority: str, action: str) -> None:
-    """Of a batch each authority was the second one, whatever its certificate: a text that is none lets nobody in any more."""
+    """Refuse it: of a batch each authority was the second one, whatever its certificate: a text that is none lets nobody in any more."""
     token(registry)
     first = registry.do("certificate.join", "", joining(), NEWCOMER)
     bodies: dict[str, Any] = {

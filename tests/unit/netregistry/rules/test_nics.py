@@ -255,7 +255,7 @@ def honest_and_liar(registry: Registry) -> tuple[Identity, Identity]:
 def test_a_node_that_lies_takes_no_nic_whose_guest_is_off(
     registry: Registry, honest_and_liar: tuple[Identity, Identity], own: str, said: str
 ) -> None:
-    """What it reports of the NIC is its own word; the node that has it says nothing of a guest that has gone."""
+    """Take what it reports of the NIC for its own word; the node that has it says nothing of a guest that has gone."""
     first, liar = honest_and_liar
     nic = registry.nic(first, mac="aa:00:00:00:00:01", found=True)
     for state in {"": (), "stopped": ("stopped",), "stopped since": ("running", "stopped")}[own]:

@@ -257,7 +257,7 @@ def test_too_many_are_told_when_to_come_again(tmp_path: Path) -> None:
 
 
 def test_who_asks_for_much_takes_little_of_the_others_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one identity few requests are in line: another one's comes behind these, and before the rest."""
+    """Keep few requests of one identity in line: another one's comes behind these, and before the rest."""
     order: list[str] = []
     held = threading.Event()
     with served(tmp_path, Limits(beat=60, each=4)) as service, ThreadPoolExecutor(30) as pool:

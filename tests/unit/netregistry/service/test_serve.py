@@ -56,7 +56,7 @@ def test_a_collection_of_garbage_does_not_look_at_the_registry(tmp_path: Path) -
 
 
 def test_nobody_is_let_in_where_an_address_cannot_be_listened_on(tmp_path: Path) -> None:
-    """What was bound is closed again, and nothing goes on with it: each try said that a connection was not let in."""
+    """Close what was bound, and nothing goes on with it: each try said that a connection was not let in."""
     log = Lines()
 
     async def serve() -> None:

@@ -1,4 +1,4 @@
-"""Who is not let in, or not as whom he comes: each is refused, counted, and told in one line on both sides, with what helps."""
+"""Refuse who may not come in, or not as whom he comes: each is refused, counted, and told in one line on both sides, with what helps."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_it_is_refused_counted_and_told_on_both_sides(registry: Secured, what: s
 
 
 def test_an_agent_that_reports_for_another_says_so(registry: Secured) -> None:
-    """What its alarm says is what the registry has said, in one line (netagent.sync.machine: "registry-node")."""
+    """Say in the alarm what the registry has said, in one line (netagent.sync.machine: "registry-node")."""
     one, _other = registry.join("node", NODES[0]), registry.join("node", NODES[1])
     told: list[object] = []
     session = Session(one.places(), NODES[1], INCARNATION, lambda event, _stream: told.append(event), lambda: False)

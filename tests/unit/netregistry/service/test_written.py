@@ -61,7 +61,7 @@ LARGE = {"bridges": [f"{number:0200}" for number in range(1000)]}
 
 
 def test_one_node_does_not_fill_the_store(world: World) -> None:
-    """What a short report writes anew counts as well: all that was said of the node before is kept with it."""
+    """Count what a short report writes anew as well: all that was said of the node before is kept with it."""
     world.report(node(0), about=LARGE)
     for _ in range(written.BURST // 200_000 + 1):
         try:
