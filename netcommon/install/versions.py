@@ -36,9 +36,13 @@ def scripts(root: str) -> list[str]:
 
 
 def all_folders(root: str) -> list[str]:
-    """Return the folders that may have scripts: the one in which Ganeti looks first, then those of the versions."""
+    """Return the folders that may have scripts: the one in which Ganeti looks first, then those of the versions.
+
+    /usr/lib/ganeti/default is none: it leads to a version's, and from below another root out of it.
+    """
     try:
-        versions = sorted(os.listdir(outside(root, PKGLIBDIR)))
+        with os.scandir(outside(root, PKGLIBDIR)) as entries:
+            versions = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
         versions = []
     return [PKGLIBDIR, *(f"{PKGLIBDIR}/{version}{PKGLIBDIR}" for version in versions)]

@@ -254,3 +254,14 @@ def test_the_agent_raises_an_alarm_where_it_cannot(unseen: Unseen) -> None:
     agent.works = True
     agent.doors.look(agent.system.log)
     assert agent.alarms.active() == {} and agent.system.ours
+
+
+def test_a_link_is_no_version(system: System, tmp_path: Path) -> None:
+    """/usr/lib/ganeti/default leads from below another root to the scripts of the system that runs."""
+    outside = tmp_path / "another/usr/lib/ganeti/kvm-ifup"
+    outside.parent.mkdir(parents=True)
+    outside.write_text("#!/bin/bash\n")
+    system.at("/usr/lib/ganeti/4.0").symlink_to(tmp_path / "another")
+    assert not [path for path in versions.scripts(str(system.root)) if "4.0" in path]
+    system.install()
+    assert outside.read_text() == "#!/bin/bash\n" and system.doors() == []
