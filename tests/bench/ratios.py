@@ -1,6 +1,6 @@
 """The ratios that must not worsen: of our hooks to Ganeti's script, mode by mode. Stored in ratios.json by tests/bench/run --ratios.
 
-Stored is, for each, the greater of two machines' figures of one version (827ec99): where page faults are dear, Python's start takes half
+Stored is, for each, the greatest of three machines' figures of one version (827ec99): where page faults are dear, Python's start takes half
 as long again as elsewhere, in times of a shell's.
 """
 

@@ -129,7 +129,7 @@ def costs(running: Agent) -> Costs:
     one, both, second = (min(times) for times in zip(*ups, strict=True))
     kernel, kernel_both = (min(times) for times in zip(*own, strict=True))
     print(f"\nof an up {one:.1f} ms, or {both:.1f} ms in both families, the kernel takes {kernel:.1f} and {kernel_both:.1f} ms")
-    least = min(check_costs() for _time in range(7)), min(resync_costs(running) for _time in range(4))
+    least = min(check_costs() for _time in range(7)), min(resync_costs(running) for _time in range(10))
     return Costs(*least, one - kernel, both - kernel_both, max(kernel, kernel_both), second, running.memory)
 
 
