@@ -14,8 +14,9 @@ from itertools import count, islice
 from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud import limits, state, sysinfo
+from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import PROFILES, Admin, External, add, build, taken
+from mockcloud.hypervisor import Hypervisor
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry
 from mockcloud.replaced.scheduler import Scheduler
@@ -23,18 +24,20 @@ from mockcloud.replaced.watcher import SharedWatcher
 from mockcloud.sysinfo import SERVERS, Sysinfo
 from netregistry.client import Problem
 from runtime import validate
-from runtime.errors import HostRefused, NicInvalid, escaped
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
 from runtime.folder import Folder
 from runtime.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mockcloud.replaced.transport import Client
+    from mockcloud.stored import Vm
 
 NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
 OUI = "02:4d:43"  #: of admin NICs: locally administered
 ADMINS = {"uuid": str(uuid.uuid5(NAMESPACE, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
+CLUSTER = "mock"  #: that its nodes and instances are of
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
@@ -68,10 +71,13 @@ class MockCloud:
     def _open(self, seed: int) -> None:
         before = state.read(self.root)
         self._starts, self.external = before.starts + 1, before.external
+        self._places: dict[str, list[str]] | None = None  #: where files of instances were when the first agent was started
         self.scheduler, self.watcher = Scheduler(seed, before.later), SharedWatcher()
         self.scheduler.settle = self.watcher.pump
         self.registry = MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
+        self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
+        self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self._loop = self.scheduler.loop()
         self._keep()
 
@@ -117,7 +123,7 @@ class MockCloud:
             pass
         paths = _paths(self.root, made)
         try:
-            self.registry.join(made, hostname, paths)
+            self.registry.join(made, hostname, paths, CLUSTER)
         except Problem as refused:
             if refused.kind != "exists":
                 raise
@@ -138,7 +144,7 @@ class MockCloud:
         return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
 
     def delete(self, uuids: Iterable[str]) -> None:
-        """Delete nodes: agent, folder, and what the registry has of them. Raises Problem."""
+        """Delete nodes and the instances on them: agent, folder, and what the registry has of them. Raises Problem."""
         for each in uuids:
             self.stop([each])
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
@@ -159,7 +165,7 @@ class MockCloud:
             raise HostRefused(f"every node has {MOST_EXTERNAL} NICs of its own already", "take another away first (--remove)")
         if subnet:
             validate.prefix(subnet, "--subnet", AF_INET)
-            self._made_network(name, subnet)
+            self.network(name, {"subnet": subnet})
         network = self._network(name)
         self._attaches((*(each for each in self.external if each != name), name))
         return [self._attached(each, name, network) for each in sysinfo.look(self.root).nodes]
@@ -191,22 +197,43 @@ class MockCloud:
             self.nodes[one.uuid].host.remove_link(name)
         return found
 
+    # -- networks
+
     def _network(self, name: str) -> dict[str, Any]:
-        """Give the network of a name. Raises HostRefused."""
+        """Give the network of a name, which has an IPv4 subnet. Raises HostRefused."""
         for each in self.registry.client().all("networks", name=name):
             found: dict[str, Any] = each["network"]
             if found["subnet"]:
                 return found
         raise HostRefused(f"there is no network {escaped(name)} with an IPv4 subnet", "--subnet PREFIX makes it")
 
-    def _made_network(self, name: str, subnet: str) -> None:
+    def network(self, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Let there be a network of a name that has these fields. Raises NicInvalid where one is there that has others; Problem."""
         client = self.registry.client()
         there = [each["network"] for each in client.all("networks", name=name)]
         if not there:
-            made = {"uuid": str(uuid.uuid5(NAMESPACE, f"network {name}")), "name": name, "subnet": subnet, "mac_prefix": OUI}
-            client.change("POST", "networks", made)
-        elif there[0]["subnet"] != subnet:
-            raise NicInvalid("--subnet", subnet, f"that of {name}, which is {there[0]['subnet'] or 'none'}, or none")
+            made = {"uuid": str(uuid.uuid5(NAMESPACE, f"network {name}")), "name": name, "mac_prefix": OUI, **fields}
+            there = [client.change("POST", "networks", made).body]
+        found: dict[str, Any] = there[0]
+        for field, value in fields.items():
+            if found[field] != value:
+                raise NicInvalid(f"--{field}", value, f"that of {name}, which is {found[field] or 'none'}, or none")
+        return found
+
+    def tag(self, nodes: Iterable[str] | None, add: Sequence[str], remove: Sequence[str]) -> list[dict[str, Any]]:
+        """Say what nodes should provide, after some tags more and some less; None: all nodes. Raises Problem."""
+        client, found = self.registry.client(), []
+        only = None if nodes is None else frozenset(nodes)
+        for each in sysinfo.look(self.root).nodes:
+            if only is None or each.uuid in only:
+                item = client.get(f"nodes/{each.uuid}").body
+                has = item["node"]["provides"]
+                wanted = [tag for tag in dict.fromkeys((*has, *add)) if tag not in remove]
+                if wanted != has:
+                    client.change("PATCH", f"nodes/{each.uuid}", {"provides": wanted}, item["revision"])
+                    item = client.get(f"nodes/{each.uuid}").body
+                found.append({"uuid": each.uuid, "hostname": each.hostname, "provides": wanted, "missing": item["missing"]})
+        return found
 
     # -- what is left
 
@@ -215,9 +242,16 @@ class MockCloud:
         client = self.registry.client()
         mastered = [f"nics/{each['nic']['uuid']}" for each in client.all("nics", master=f"node:{node}")]
         own = [f"nics/{own_uuid(node, name)}" for name in ("admin", *self.external)]
+        own += [f"nics/{stored.nic_uuid(vm.name, number)}" for vm in self._its_own(node) for number in range(vm.numbers)]
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
+
+    def _its_own(self, node: str) -> list[Vm]:
+        """Give the instances that a node has, and no other node."""
+        vms = stored.of_node(self.root, node)[0]
+        places = stored.everywhere(self.root) if vms else {}
+        return [vm for vm in vms if len(places[vm.uuid]) == 1]
 
     def _gone(self, place: str) -> None:
         try:
@@ -245,18 +279,63 @@ class MockCloud:
         limits.check(len(nodes), len(nodes), limits.room(self.root))
         for each in nodes:
             if each.uuid not in self.nodes:
-                host = build(PROFILES[each.profile], f"boot-{self._starts}", each.number, each.admin, each.external)
-                given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
-                node = MockNode(each.hostname, each.number, *given, host=host, folder=f"{SERVERS}/{each.uuid}")
-                self.nodes[each.uuid] = node
-                node.loop.after(self.scheduler.chance.random(), node.agent.start)
+                self.failed.pop(each.uuid, None)
+                try:
+                    self._start(each)
+                except NetcommonError as error:  # the others go on
+                    self.failed[each.uuid] = f"{each.hostname}: {error}"
         self.scheduler.passes(seconds)
+
+    def _start(self, one: Sysinfo) -> None:
+        """Put a node together as it was when another process ended, and start its agent at a moment by chance."""
+        boot = stored.counters(self.root, one.uuid).boot
+        host = build(PROFILES[one.profile], f"boot-{boot}", one.number, one.admin, one.external)
+        given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
+        node = MockNode(one.hostname, one.number, *given, host=host, folder=f"{SERVERS}/{one.uuid}")
+        hypervisor = Hypervisor(node, self.root, one.uuid)
+        hypervisor.prepare()
+        hypervisor.resume(self._settled(one.uuid, hypervisor))
+        self.nodes[one.uuid], self.hypervisors[one.uuid] = node, hypervisor
+        node.loop.after(self.scheduler.chance.random(), node.agent.start)
+
+    def _settled(self, node: str, hypervisor: Hypervisor) -> list[Vm]:
+        """Give the instances of a node. Those that are another's by now go, and those whose way here was cut off."""
+        if self._places is None:
+            self._places = stored.everywhere(self.root)
+        found = []
+        for vm in stored.of_node(self.root, node)[0]:
+            others = [
+                other for place in self._places.get(vm.uuid, ()) if place != node and (other := stored.kept(self.root, place, vm.uuid))
+            ]
+            if vm.state == "incoming" or any(other.moves > vm.moves and other.state != "incoming" for other in others):
+                hypervisor.clean(vm)
+                stored.forget(self.root, node, vm.uuid)
+            else:
+                found.append(vm)
+        return found
+
+    def ready(self, nodes: Iterable[str], seconds: float) -> None:
+        """Start agents of nodes that have none, and return when they are in step with the registry. Raises TryAgain after ``seconds``."""
+        wanted = [each for each in nodes if each not in self.nodes]
+        if not wanted:
+            return
+        self.start(0.0, wanted)
+        for each in wanted:
+            if each not in self.nodes:
+                text = self.failed.get(each, f"there is no whole node {each}")
+                raise HostRefused(text, "mockcloud list says how the nodes are")
+        end = self.scheduler.now + seconds
+        while late := [each for each in wanted if not str(self.nodes[each].agent.status().get("registry", "")).startswith("in step")]:
+            if self.scheduler.now >= end:
+                raise TryAgain(f"after {seconds:g} s the agent of {self.nodes[late[0]].name} is not in step with the registry")
+            self.scheduler.passes(0.1)
 
     def stop(self, uuids: Iterable[str]) -> None:
         """End agents, where they run."""
         for each in uuids:
             node = self.nodes.pop(each, None)
             if node is not None:
+                del self.hypervisors[each]
                 node.close()
 
     def close(self) -> None:

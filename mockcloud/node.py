@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,21 @@ from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
 from mockcloud.replaced.transport import Session, Wire
 from netagent.agent import Agent
+from netagent.hooks.protocol import SETTINGS, Given, Latest, handed_back
+from netagent.hooks.session import Kept, Warm
+from netagent.observe.hook_reports import WARM, called
 from netagent.state import State
 from netagent.surroundings import Surroundings
 from netcommon.lifecycle import down, up
-from netcommon.lifecycle.context import HOT_REMOVE, START, Call, Clock, Node, Outcome
+from netcommon.lifecycle.check import repair
+from netcommon.lifecycle.context import HOT_REMOVE, START, Call, Clock, Node, Outcome, open_node
 from runtime.environment import DownHint
+from runtime.errors import CONFIG, UNAVAILABLE, NetcommonError
 from runtime.paths import Paths
 from runtime.record import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mockcloud.replaced.scheduler import Scheduler
     from mockcloud.replaced.watcher import SharedWatcher
@@ -71,6 +76,8 @@ class MockNode:
         self._watcher, self._chance = watcher, Random(scheduler.chance.random())
         self._session = partial(Session, session, self.loop) if isinstance(session, Wire) else session
         self.agent = self._made()
+        self._settings = Latest(self.paths, self.loop.wall)
+        self._kept = Kept(self.paths, clock, self.process.open_node, Lines(self._note))
 
     def _made(self) -> Agent:
         """Make an agent, of which nobody was there before, or which has ended."""
@@ -98,6 +105,40 @@ class MockNode:
         self._note(repr(request))
 
     # -- what a hypervisor does
+
+    def hook(self, name: str, parent: int, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str]:
+        """Call a hook, which the agent serves; give its exit status, and what it says on standard error.
+
+        What the agent would hand back to the hook (netagent.hooks.protocol) ends with an error here, where no hook is a process.
+        """
+        settings, why = self._settings.get()
+        given = Given(name, parent, parent, argv, environ)
+        why = why or (handed_back(given, settings, self.paths) if settings is not None else SETTINGS)
+        if settings is None or why:
+            return CONFIG if why == SETTINGS else UNAVAILABLE, f"{name} is not done by the agent alone: {why}\n"
+        door = Warm(given, settings, self._kept)
+        try:
+            status, text = door.answer()
+        finally:
+            self._kept.close()
+            self.loop.behind = 0.0
+        called(self.state.metrics, door.name, door.mode, status, self.loop.now() - door.started, WARM)
+        return status, text
+
+    def resume(self) -> None:
+        """Let the host be as the records of NICs say whose devices are there: the process that had it in memory is gone."""
+        clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu)
+        settings, host, locks = self.state.settings, self.host, self.locks
+        node = open_node(self.paths, settings, clock, lambda *_: host, later=lambda *_: None, locking=locks)
+        try:
+            for record in node.store.all()[0]:
+                if record.boot == node.identity.boot and record.ifindex in host.kernel.links:
+                    call = Call(self.state.make_log(), self.loop.now() + LIMIT, "mockcloud")
+                    with suppress(NetcommonError):  # the agent finds what drifts
+                        repair(node, record.key, call)
+        finally:
+            node.store.close()
+            self.loop.behind = 0.0
 
     def tap(self, name: str) -> Link:
         return self.host.add_tap(name, holder=4242)

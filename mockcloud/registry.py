@@ -89,9 +89,9 @@ class MockRegistry:
         self._store = SqliteStore(self._path, self._loop.now)
         self._serve()
 
-    def join(self, uuid: str, name: str, paths: Paths) -> dict[str, Any]:
+    def join(self, uuid: str, name: str, paths: Paths, cluster: str = "") -> dict[str, Any]:
         """Let a simulated node join: the registry knows it, and it knows itself. Raises Problem."""
-        body = {"uuid": uuid, "name": name, "kind": "virtual"}
+        body = {"uuid": uuid, "name": name, "kind": "virtual", "cluster": cluster}
         found: dict[str, Any] = self.client("node", uuid).change("POST", "nodes", body).body
         self.remember(uuid, name, paths)
         return found

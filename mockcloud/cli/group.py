@@ -16,6 +16,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "list": ("cli.nodes", "List the nodes."),
         "status": ("cli.nodes", "Run the nodes' agents for a while, and say how they stand."),
         "nics": ("cli.nodes", "Give every node a NIC of its own in a network, or take it away."),
+        "nictags": ("cli.networks", "Say which NIC tags nodes should provide, and change them."),
+    },
+    "Instances": {
+        "network": ("cli.networks", "Let there be a network."),
+        "instance": ("cli.instances", "Create, run, move and delete instances."),
     },
     "Rehearsal": {
         "import": ("rehearsal.command", "Copy a cluster: a registry's export, or Ganeti's config.data."),

@@ -73,7 +73,7 @@ def count(number: int | None, folder: str, profile: str, as_json: bool) -> None:
 @cloud_option
 @json_option
 def delete(nodes: tuple[str, ...], folder: str, as_json: bool) -> None:
-    """Delete nodes, each named by hostname or UUID: their folders, and what the registry has of them.
+    """Delete nodes, each named by hostname or UUID: their folders and instances, and what the registry has of them.
 
     MACs and addresses that they had stay in the registry's quarantine for a while, as any node's.
     """
@@ -114,7 +114,7 @@ def status(nodes: tuple[str, ...], folder: str, seconds: float, seed: int, as_js
         cloud.start(seconds, wanted)
         known = {each["uuid"]: each for each in cloud.list()}
         found = [{**known[each], "agent": cloud.status(each)} for each in cloud.nodes]
-        refused = list(sysinfo.look(cloud.root).refused.values())
+        refused = [*sysinfo.look(cloud.root).refused.values(), *cloud.failed.values()]
         if as_json:
             answer("status", now=cloud.registry.now, nodes=found, refused=refused)
             return

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from mockcloud.rehearsal.copied import Copy, Hardware
     from netcommon.settings.model import Settings
-    from netregistry.model.nic import Nic
 
 PROCESS = 4242  #: what has the taps open
 STATIC = 4  #: RTPROT_STATIC: what administrators make
@@ -78,33 +77,3 @@ def made(number: int, links: Links, said: Hardware | None, settings: Iterable[Se
         host.kernel.settings.write(f"net/{setting}", "1")
     host.files.folders |= {folder for each in settings for folder in each.folders}
     return host
-
-
-def variables(copy: Copy, nic: Nic, device: str) -> dict[str, str]:
-    """Give the variables by which a hypervisor describes a NIC (gnt-instance(8), kvm-ifup)."""
-    network = copy.networks.get(nic.network)
-    found = {
-        "INTERFACE": device,
-        "INTERFACE_UUID": nic.uuid,
-        "INTERFACE_NAME": nic.name,
-        "INTERFACE_INDEX": "" if nic.index is None else str(nic.index),
-        "INSTANCE": nic.instance,
-        "MODE": nic.mode,
-        "LINK": nic.link,
-        "MAC": nic.mac,
-        "IP": nic.ip,
-        "VLAN": nic.vlan,
-        "TAGS": " ".join(nic.tags),
-    }
-    if network is not None:
-        found |= {
-            "NETWORK_NAME": network.name,
-            "NETWORK_UUID": network.uuid,
-            "NETWORK_SUBNET": network.subnet,
-            "NETWORK_SUBNET6": network.subnet6,
-            "NETWORK_GATEWAY": network.gateway,
-            "NETWORK_GATEWAY6": network.gateway6,
-            "NETWORK_MAC_PREFIX": network.mac_prefix,
-            "NETWORK_TAGS": " ".join(network.tags),
-        }
-    return {name: value for name, value in found.items() if value}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mockcloud.rehearsal import machine
 from mockcloud.rehearsal.refusal import refusal
+from mockcloud.variables import variables
 from netcommon.lifecycle.change import Difference, change, unchanged
 from netcommon.lifecycle.context import START, Call, Clock, open_node
 from netcommon.lifecycle.execute import decode
@@ -150,7 +151,7 @@ class _Rehearsal:
         call, _lines = self._call()
         if self._copy.revision and (nic.options or nic.addresses or nic.network):
             keep(node, nic.uuid, wanted_of(self._copy.revision, write(nic)), call)
-        said = machine.variables(self._copy, nic, device) | ({} if tags is None else {"TAGS": " ".join(tags)})
+        said = variables(nic, self._copy.networks.get(nic.network), device) | ({} if tags is None else {"TAGS": " ".join(tags)})
         described = nic_from_environment(said)
         if self._host.kernel.named(device) is None:
             self._host.add_tap(device, holder=machine.PROCESS)

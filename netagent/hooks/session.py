@@ -15,14 +15,16 @@ from runtime.paths import Paths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netcommon.log import Sender
+
 
 class Kept:
-    """What one call after the other uses, one at a time."""
+    """What one call after the other uses, one at a time. ``journal``: where lines go, if not to the node's journal."""
 
-    def __init__(self, paths: Paths, clock: Clock, open_node: Callable[[Settings], Node]) -> None:
+    def __init__(self, paths: Paths, clock: Clock, open_node: Callable[[Settings], Node], journal: Sender | None = None) -> None:
         self.paths, self.clock = paths, clock
         self.syslog = Syslog(paths.log, wall=clock.wall)
-        self.journal = Journal(paths.journal, self.syslog)
+        self.journal = journal or Journal(paths.journal, self.syslog)
         self._open_node = open_node
         self._node: Node | None = None
 

@@ -70,8 +70,66 @@ class MockcloudStatus(NamedTuple):
     refused: tuple[str, ...]  #: why folders of others are left alone
 
 
+class InstanceNic(NamedTuple):
+    """Say how a NIC of an instance is."""
+
+    uuid: str
+    index_: int
+    mac: str  #: as it is wanted, as are all up to vlan
+    ip: str
+    mode: str
+    link: str
+    vlan: str
+    tap: str  #: its device, "" while it has none
+    shown: str  #: its state, by the registry; "gone": the registry does not want it any more
+
+
+class MockInstance(NamedTuple):
+    """Say how an instance is."""
+
+    uuid: str
+    name: str
+    node: str  #: the hostname of the node that has it
+    state: Literal["making", "stopped", "running", "incoming", "crashed", "deleting"]
+    pid: int  #: of its process on the simulated node; 0 for none
+    nics: tuple[InstanceNic, ...]
+
+
+class MockcloudInstances(NamedTuple):
+    """Say how instances are, all of them or those that something was done to."""
+
+    instances: tuple[MockInstance, ...]
+    refused: tuple[str, ...]  #: why files of others are left alone
+
+
+class MockcloudNetwork(NamedTuple):
+    """Say what a network is, as the registry has it (docs/reference/registry-api.md)."""
+
+    network: Mapping[str, Any]
+
+
+class NicTags(NamedTuple):
+    """Say which NIC tags a node should provide."""
+
+    uuid: str
+    hostname: str
+    provides: tuple[str, ...]
+    missing: tuple[str, ...]  #: those that it does not, as far as its agent has said
+
+
+class MockcloudNictags(NamedTuple):
+    """Say which NIC tags nodes should provide."""
+
+    nodes: tuple[NicTags, ...]
+
+
+INSTANCE = ("list", "create", "start", "stop", "reboot", "crash", "delete", "migrate", "failover", "plug", "unplug", "update", "change")
+
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "mockcloud-nodes": (1, MockcloudNodes, ("create", "delete", "list", "nics")),
     "mockcloud-count": (1, MockcloudCount, ("count",)),
+    "mockcloud-instances": (1, MockcloudInstances, tuple(f"instance {command}" for command in INSTANCE)),
+    "mockcloud-network": (1, MockcloudNetwork, ("network",)),
+    "mockcloud-nictags": (1, MockcloudNictags, ("nictags",)),
     "mockcloud-status": (1, MockcloudStatus, ("status",)),
 }

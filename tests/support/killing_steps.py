@@ -77,4 +77,5 @@ def everywhere(
                     return steps[0]
         with opened(folder) as cloud:
             work(cloud)
-            assert picture(cloud) == whole, at
+            now = picture(cloud)
+            assert now == whole, f"cut off at step {at}: {now}, and not {whole}"

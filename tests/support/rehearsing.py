@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from mockcloud.rehearsal import report
 from mockcloud.rehearsal.copied import GANETI, Copy, Place, SettingsFile
-from mockcloud.rehearsal.machine import variables
 from mockcloud.rehearsal.rehearsing import Foretold, rehearse, tasks
 from mockcloud.rehearsal.settings import Given, load
+from mockcloud.variables import variables
 from netcommon.host.api.facts import Link
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.lifecycle.context import Call, Clock
@@ -102,7 +102,7 @@ class RealNode:
         node = self.cli.app().node()
         for number, each in enumerate(found.nics):
             host.add_tap(f"tap{number}", holder=77)
-            said = nic_from_environment(variables(found, each, f"tap{number}"))
+            said = nic_from_environment(variables(each, found.networks.get(each.network), f"tap{number}"))
             with suppress(NicInvalid):  # what a rehearsal says of it is compared with that
                 up(node, said, Call(recording()[0], node.clock.now() + 60, "kvm"))
         node.store.close()

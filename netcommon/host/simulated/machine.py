@@ -86,13 +86,15 @@ class Machine:
     def add_bridge(self, name: str, mtu: int = 1500, vlan_filtering: bool = False, default_pvid: int = 1, up: bool = True) -> Link:
         return self.add_link(Link(0, name, "bridge", mtu=mtu, up=up, vlan_filtering=vlan_filtering, default_pvid=default_pvid))
 
-    def add_tap(self, name: str, holder: int = 0, master: int = 0, persistent: bool = False) -> Link:
-        """A new tap, down; ``holder`` is the process that has it open, and with which one that is not ``persistent`` goes."""
+    def add_tap(self, name: str, holder: int = 0, master: int = 0, persistent: bool = False, index: int = 0) -> Link:
+        """A new tap, down; ``holder`` is the process that has it open, and with which one that is not ``persistent`` goes. ``index``: as
+        for ``add_link``.
+        """
         if holder:
             self.holders[name] = holder
         if persistent or not holder:
             self.persistent.add(name)
-        return self.add_link(Link(0, name, "tun", master=master, holders=1 if holder else 0))
+        return self.add_link(Link(0, name, "tun", master=master, holders=1 if holder else 0), index)
 
     def let_go(self, name: str) -> None:
         """The process that holds the tap ends."""

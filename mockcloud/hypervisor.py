@@ -1,0 +1,263 @@
+"""Do to a simulated node what Ganeti 3.0 and QEMU do to a real one: files, processes, taps, and the calls of hooks.
+
+How Ganeti does it: lib/hypervisor/hv_kvm/__init__.py, _ExecuteKVMRuntime, FinalizeMigrationDst, CleanupInstance. It calls nothing on the
+way down, nor does it on the source of a migration: the agent sees that taps go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from mockcloud import stored
+from mockcloud.variables import variables
+from runtime.errors import NetcommonError
+from runtime.folder import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mockcloud.node import MockNode
+    from mockcloud.stored import Interface, Vm
+
+QEMU = "/usr/bin/qemu-system-x86_64"
+FIRST = 10  #: the descriptor of the first tap
+DAEMON = 2000  #: the process of ganeti-noded, which calls the hooks
+FOLDERS = ("conf", "pid", "nic", "ctrl")
+
+
+class HookFailed(NetcommonError):
+    """A hook has ended with an error, and what was begun is undone. ``status``: the hook's."""
+
+    def __init__(self, name: str, status: int, text: str) -> None:
+        super().__init__(f"{name} has ended with {status}: {text.strip().removeprefix('netcommon: error: ')}")
+        self.status = status
+
+
+class Hypervisor:
+    """Ganeti's node daemon and the QEMUs of one node. ``root``, ``folder``: of the cloud, and the node's UUID."""
+
+    def __init__(self, node: MockNode, root: str, folder: str) -> None:
+        self._node, self._root, self._folder = node, root, folder
+        self._run, self._proc = node.paths.kvm_run, node.paths.proc
+        self.counters = stored.counters(root, folder)
+
+    def prepare(self) -> None:
+        """Make the folders that are there once Ganeti is installed. Raises HostRefused."""
+        for name in FOLDERS:
+            with Folder.make(f"{self._run}/{name}"):
+                pass
+        with Folder.make(f"{self._proc}/self/ns") as folder:
+            if not folder.exists("net"):
+                folder.write("net", b"")
+
+    # -- one guest
+
+    def start(self, vm: Vm) -> Vm:
+        """Start a guest; give it as it runs. Raises HookFailed, after which it does not, HostRefused."""
+        self._write_runtime(vm)
+        return self._begin(vm, vm.interfaces, "running")
+
+    def incoming(self, vm: Vm) -> Vm:
+        """Start the QEMU that a guest migrates to: routed NICs have no up before it is here. Raises HookFailed, HostRefused."""
+        return self._begin(vm, [each for each in vm.interfaces if each.nic.mode != "routed"], "incoming")
+
+    def finish(self, vm: Vm) -> Vm:
+        """Let a guest be here that was on its way. Raises HookFailed; HostRefused."""
+        self._write_runtime(vm)
+        for each in vm.interfaces:
+            if each.nic.mode == "routed":
+                self.hook("kvm-ifup", each)
+        return vm._replace(state="running")
+
+    def _begin(self, vm: Vm, up: Sequence[Interface], state: stored.State) -> Vm:
+        vm = self._with_taps(vm)._replace(migrated=state == "incoming")
+        names = {each.nic.uuid for each in up}
+        try:
+            for each in vm.interfaces:
+                self._write_nic_file(vm, each)
+                if each.nic.uuid in names:
+                    self.hook("kvm-ifup", each)
+        except NetcommonError:
+            self._let_go(vm.interfaces)
+            raise
+        self._write_process(vm)
+        with Folder.make(f"{self._run}/pid") as folder:
+            folder.write(vm.name, b"%d\n" % vm.pid, 0o644)
+        return vm._replace(state=state)
+
+    def kill(self, vm: Vm) -> Vm:
+        """End QEMU, however; Ganeti's files stay."""
+        self._forget_process(vm.pid)
+        self._let_go(vm.interfaces)
+        return vm._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in vm.interfaces))
+
+    def stop(self, vm: Vm, ifdown: bool = False) -> Vm:
+        """Let a guest end, if it runs, and clean up after it. ``ifdown``: kvm-ifdown is called for each NIC (doc/design-ifdown.rst).
+
+        A down that fails stops nothing; raises HookFailed then, in the end.
+        """
+        before, failed = vm, None
+        if vm.runs:
+            vm = self.kill(vm)
+        for each in before.interfaces if ifdown and before.runs else ():
+            try:
+                self.hook("kvm-ifdown", each, "true")
+            except HookFailed as error:
+                failed = error
+        self.clean(vm)
+        if failed is not None:
+            raise failed
+        return vm._replace(state="stopped")
+
+    def clean(self, vm: Vm) -> None:
+        """Remove Ganeti's files of a guest that does not run here."""
+        for name in ("conf", "pid"):
+            with Folder.make(f"{self._run}/{name}") as folder:
+                folder.remove(vm.name if name == "pid" else f"{vm.name}.runtime")
+        shutil.rmtree(f"{self._run}/nic/{vm.name}", ignore_errors=True)
+        self._forget_process(vm.pid)
+
+    # -- hotplug
+
+    def plug(self, vm: Vm, interface: Interface) -> Vm:
+        """Add a NIC to a guest that runs. Raises HookFailed, after which it has none."""
+        made = self._tap(interface._replace(plugged=True), vm.pid)
+        after = vm._replace(interfaces=(*vm.interfaces, made))
+        try:
+            self._write_nic_file(after, made)
+            self.hook("kvm-ifup", made)
+        except NetcommonError:
+            self._let_go([made])
+            raise
+        self._write_descriptors(after)
+        self._write_runtime(after)
+        return after
+
+    def unplug(self, vm: Vm, uuid: str, ifdown: bool = False) -> Vm:
+        """Take a NIC from a guest that runs. Those behind it move up in Ganeti's list. Raises HookFailed in the end."""
+        gone = next(each for each in vm.interfaces if each.nic.uuid == uuid)
+        kept = (each for each in vm.interfaces if each is not gone)
+        after = vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
+        self._let_go([gone])
+        self._write_descriptors(after)
+        self._write_runtime(after)
+        with Folder.make(f"{self._run}/nic/{vm.name}") as folder:
+            folder.remove(str(gone.nic.index))
+        if ifdown:
+            self.hook("kvm-ifdown", gone, "false")
+        return after
+
+    # -- another process goes on with the node
+
+    def resume(self, vms: Iterable[Vm]) -> None:
+        """Let the guests of a node be there again, with their processes and taps, as they were when another process ended."""
+        for name in os.listdir(self._proc):  # of processes that the other one was in the middle of starting or ending
+            if name.isdigit():
+                self._forget_process(int(name))
+        for vm in vms:
+            if vm.runs:
+                for each in vm.interfaces:
+                    self._node.host.add_tap(each.tap, vm.pid, index=each.device)
+                self._write_process(vm)
+        self._node.resume()
+
+    # -- taps and calls
+
+    def _with_taps(self, vm: Vm) -> Vm:
+        pid = self.counters.pid
+        self._count(pid=pid + 1)
+        made: list[Interface] = []
+        for each in vm.interfaces:
+            made.append(self._tap(each._replace(plugged=False), pid))
+        return vm._replace(pid=pid, interfaces=tuple(made))
+
+    def _tap(self, interface: Interface, pid: int) -> Interface:
+        """Open a tap, of the first name that is free and of an index that none had in this boot."""
+        kernel = self._node.host.kernel
+        index = max(self.counters.device, max(kernel.links) + 1)
+        self._count(device=index + 1)
+        taken = {link.name for link in kernel.links.values()}
+        name = next(name for number in range(len(taken) + 1) if (name := f"tap{number}") not in taken)
+        self._node.host.add_tap(name, pid, index=index)
+        return interface._replace(tap=name, device=index)
+
+    def _count(self, **numbers: int) -> None:
+        self.counters = self.counters._replace(**numbers)
+        stored.count(self._root, self._folder, self.counters)
+
+    def _let_go(self, interfaces: Iterable[Interface]) -> None:
+        for each in interfaces:
+            link = self._node.host.kernel.named(each.tap)
+            if link is not None and link.index == each.device:
+                self._node.host.let_go(each.tap)
+
+    def hook(self, name: str, interface: Interface, *words: str) -> None:
+        """Call a hook as Ganeti does. Raises HookFailed."""
+        environ = variables(interface.nic, interface.network, interface.tap)
+        environ.setdefault("VLAN", "")
+        if interface.nic.mode == "bridged":
+            environ["BRIDGE"] = interface.nic.link
+        if name == "kvm-ifdown":  # it is no NIC of the configuration any more
+            environ.pop("TAGS", None)
+        status, text = self._node.hook(name, DAEMON, (interface.tap, *words), {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environ})
+        if status:
+            raise HookFailed(f"{name} of {interface.nic.label} on {self._node.name}", status, text)
+
+    # -- files
+
+    def _write_runtime(self, vm: Vm) -> None:
+        """Write conf/NAME.runtime (_SaveKVMRuntime): the command without NICs, NICs, parameters, disks."""
+        nics = []
+        for each in vm.interfaces:
+            params = {"link": each.nic.link, "mode": each.nic.mode, "vlan": each.nic.vlan}
+            nic: dict[str, object] = {"mac": each.nic.mac, "uuid": each.nic.uuid, "nicparams": params}
+            nic["hvinfo"] = {"driver": "virtio-net-pci", "id": _id(each), "bus": "pci.0", "addr": "0x5"}
+            nic |= {"ip": each.nic.ip} if each.nic.ip else {}
+            nic |= {"name": each.nic.name} if each.nic.name else {}
+            if each.network is not None:
+                one = each.network
+                said = {"name": one.name, "uuid": one.uuid, "network": one.subnet, "gateway": one.gateway, "network6": one.subnet6}
+                said |= {"gateway6": one.gateway6, "mac_prefix": one.mac_prefix}
+                nic |= {"network": one.uuid, "netinfo": {**{name: text for name, text in said.items() if text}, "tags": list(one.tags)}}
+            nics.append(nic)
+        with Folder.make(f"{self._run}/conf") as folder:
+            folder.write(f"{vm.name}.runtime", json.dumps([_command(vm), nics, {}, []]).encode("ascii"))
+
+    def _write_nic_file(self, vm: Vm, interface: Interface) -> None:
+        with Folder.make(f"{self._run}/nic/{vm.name}") as folder:
+            folder.write(str(interface.nic.index), interface.tap.encode())
+
+    def _write_process(self, vm: Vm) -> None:
+        words = _command(vm)
+        for number, each in enumerate(each for each in vm.interfaces if not each.plugged):
+            words += ["-netdev", f"type=tap,id={_id(each)},fd={FIRST + number}"]
+            words += ["-device", f"virtio-net-pci,id={_id(each)},netdev={_id(each)},mac={each.nic.mac}"]
+        words += ["-incoming", "tcp:0.0.0.0:8102"] if vm.migrated else []
+        self._forget_process(vm.pid)
+        with Folder.make(f"{self._proc}/{vm.pid}/ns") as folder:
+            os.link(f"{self._proc}/self/ns/net", f"{folder.path}/net")
+        with Folder.make(f"{self._proc}/{vm.pid}") as folder:
+            folder.write("cmdline", "\0".join((*words, "")).encode(), 0o644)
+        self._write_descriptors(vm)
+
+    def _write_descriptors(self, vm: Vm) -> None:
+        with Folder.make(f"{self._proc}/{vm.pid}/fdinfo") as folder:
+            for name in folder.names():
+                folder.remove(name)
+            for number, each in enumerate(sorted(vm.interfaces, key=lambda each: each.plugged)):
+                folder.write(str(FIRST + number), f"pos:\t0\nflags:\t0104002\niff:\t{each.tap}\n".encode(), 0o644)
+
+    def _forget_process(self, pid: int) -> None:
+        if pid:
+            shutil.rmtree(f"{self._proc}/{pid}", ignore_errors=True)
+
+
+def _id(interface: Interface) -> str:
+    return f"nic-{interface.nic.uuid[:18]}"
+
+
+def _command(vm: Vm) -> list[str]:
+    return [QEMU, "-name", vm.name, "-m", "128", "-daemonize", "-uuid", vm.uuid]

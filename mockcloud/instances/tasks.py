@@ -1,0 +1,443 @@
+"""Do to instances what an administrator has Ganeti do, and return when the registry shows it.
+
+Each task may be killed at any point, and is then made again: what it has begun is on disk before it is done.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mockcloud import stored, sysinfo
+from mockcloud.cloud import CLUSTER
+from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
+from netregistry.client import Problem
+from netregistry.model.codec import read, write
+from netregistry.model.network import Network
+from netregistry.model.nic import Nic
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from mockcloud.cloud import MockCloud
+    from mockcloud.hypervisor import Hypervisor
+
+SECONDS = 5.0  #: until the registry shows what was done
+STEP = 0.05  #: seconds from one look to the next
+BEGIN = 5.0  #: seconds until an agent that was started is in step with its registry
+NAME = re.compile("[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", re.ASCII)
+#: What may be said of a NIC, by the registry's names of it; ``network``: its name or UUID.
+GIVEN = ("network", "mode", "link", "vlan", "ip", "mac", "name", "model")
+OUTSIDE = ("image", "images", "snapshot", "snapshots", "metadata")  #: what other clouds have, and this one has not
+
+
+class NotShown(TryAgain):
+    """The registry does not show what was done. It is done all the same, and nothing is undone."""
+
+    advice = "mockcloud instance list says what is there; mockcloud status NODE how its agent stands"
+
+
+class Placed(NamedTuple):
+    """An instance, and the node that has it."""
+
+    node: str
+    vm: Vm
+
+
+def _latest(found: Sequence[Placed]) -> Placed:
+    """Give the one place of several that counts: the latest of those where it has arrived."""
+    return max(found, key=lambda each: (each.vm.state != "incoming", each.vm.moves))
+
+
+class Instances:
+    """The instances of a cloud."""
+
+    def __init__(self, cloud: MockCloud) -> None:
+        self._cloud, self._root = cloud, cloud.root
+        self._client = cloud.registry.client()
+
+    # -- looking
+
+    def all(self) -> tuple[list[Placed], list[str]]:
+        """Give all instances by name, and why files are left alone."""
+        found, refused = dict[str, list[Placed]](), list[str]()
+        for node in sysinfo.look(self._root).nodes:
+            vms, left = stored.of_node(self._root, node.uuid)
+            refused += left
+            for vm in vms:
+                found.setdefault(vm.uuid, []).append(Placed(node.uuid, vm))
+        return sorted(map(_latest, found.values()), key=lambda each: each.vm.name), refused
+
+    def find(self, name: str) -> Placed:
+        """Give an instance. Raises NicInvalid where there is none of the name."""
+        places = stored.everywhere(self._root).get(vm_uuid(name), [])
+        found = [Placed(node, vm) for node in places if (vm := stored.kept(self._root, node, vm_uuid(name))) is not None]
+        if not found:
+            raise NicInvalid("INSTANCE", name, "the name of an instance: mockcloud instance list says which there are")
+        if len(found) > 1:  # a move was cut off: those that have it no more see that when they start
+            self._cloud.ready([each.node for each in found], BEGIN)
+        return _latest(found)
+
+    def shown(self, placed: Placed) -> dict[str, Any]:
+        """Say how an instance is, by its node and by the registry."""
+        nics = []
+        for place, each in enumerate(placed.vm.interfaces):
+            item = self._item(each.nic.uuid)
+            wanted = read(Nic, item["nic"]) if item else each.nic
+            said = {"uuid": each.nic.uuid, "index": place, "mac": wanted.mac, "ip": wanted.ip, "mode": wanted.mode, "link": wanted.link}
+            nics.append({**said, "vlan": wanted.vlan, "tap": each.tap, "shown": item["shown"]["state"] if item else "gone"})
+        node = self._hostname(placed.node)
+        return {"uuid": placed.vm.uuid, "name": placed.vm.name, "node": node, "state": placed.vm.state, "pid": placed.vm.pid, "nics": nics}
+
+    # -- from nothing, and back
+
+    def create(self, name: str, node: str, nics: Sequence[Mapping[str, str]], tags: Sequence[str] = ()) -> Placed:
+        """Make an instance that is stopped. Raises NicInvalid, HostRefused, Problem."""
+        if not NAME.fullmatch(name) or ".." in name:
+            raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
+        if len(nics) > MOST_NICS:
+            raise NicInvalid("--nic", len(nics), f"at most {MOST_NICS} NICs")
+        places = stored.everywhere(self._root).get(vm_uuid(name), [])
+        there = self.find(name) if places else None
+        if there is not None and (there.vm.state != "making" or there.node != node):
+            raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
+        bodies = [self._body(each) for each in nics]
+        vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
+        stored.keep(self._root, node, vm)
+        made = [self._nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
+        return self._keep(node, vm._replace(state="stopped", interfaces=tuple(map(self._wanted, made))))
+
+    def delete(self, name: str) -> None:
+        """Delete an instance, stopping it first. Raises NicInvalid, HostRefused, Problem, NotShown."""
+        placed = self.find(name)
+        if placed.vm.runs:
+            placed = self.stop(name)
+        self._keep(placed.node, placed.vm._replace(state="deleting"))
+        self._ready(placed.node).clean(placed.vm)
+        uuids = {each.nic.uuid for each in placed.vm.interfaces}
+        uuids |= {nic_uuid(name, number) for number in range(placed.vm.numbers)}
+        for uuid in sorted(uuids):
+            self._gone(f"nics/{uuid}")
+        stored.forget(self._root, placed.node, placed.vm.uuid)
+        self._until(lambda: next((f"{uuid} is {state}" for uuid in sorted(uuids) if (state := self._state(uuid))), ""))
+
+    # -- running
+
+    def start(self, name: str) -> Placed:
+        """Start an instance as the registry wants its NICs now. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
+        placed = self.find(name)
+        self._whole(placed)
+        if placed.vm.runs:
+            self._ready(placed.node)
+            return self._shows(placed)
+        wanted = tuple(self._anew(each, place) for place, each in enumerate(placed.vm.interfaces))
+        hypervisor, began = self._ready(placed.node), self._cloud.registry.now
+        return self._shows(self._keep(placed.node, hypervisor.start(placed.vm._replace(interfaces=wanted))), began)
+
+    def stop(self, name: str, ifdown: bool = False) -> Placed:
+        """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
+        placed = self.find(name)
+        self._whole(placed)
+        vm = self._ready(placed.node).stop(placed.vm, ifdown)
+        return self._shows(self._keep(placed.node, vm))
+
+    def reboot(self, name: str) -> Placed:
+        """Start an instance again as it was, without what has changed in the registry since. Raises as ``start``."""
+        placed = self._running(name)
+        hypervisor = self._ready(placed.node)
+        vm, began = hypervisor.stop(placed.vm), self._cloud.registry.now
+        self._keep(placed.node, vm)
+        return self._shows(self._keep(placed.node, hypervisor.start(vm)), began)
+
+    def crash(self, name: str) -> Placed:
+        """Let an instance's QEMU be killed. Raises NicInvalid, HostRefused, NotShown."""
+        placed = self._running(name)
+        return self._shows(self._keep(placed.node, self._ready(placed.node).kill(placed.vm)))
+
+    # -- elsewhere
+
+    def migrate(self, name: str, target: str, fail: bool = False) -> Placed:
+        """Migrate a running instance to another node, or let that fail at the end; one that is there stays as it is.
+
+        Raises NicInvalid, HookFailed, HostRefused, NotShown.
+        """
+        placed = self._running(name)
+        if placed.node == target:
+            self._ready(target)
+            return self._shows(placed)
+        source, to = self._ready(placed.node, target), self._ready(target)
+        began = self._cloud.registry.now
+        coming = to.incoming(placed.vm._replace(moves=placed.vm.moves + 1))
+        stored.keep(self._root, target, coming)
+        incoming = [each.nic for each in coming.interfaces if each.nic.mode != "routed"]
+        try:
+            self._until(lambda: self._lack(incoming, target, ("incoming", "running")))
+        except NotShown:
+            self._failed(coming, target, to)
+            raise
+        if fail:
+            self._failed(coming, target, to)
+            self._until(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
+            return self._shows(placed)
+        left = source.kill(placed.vm)
+        arrived = Placed(target, to.finish(coming))
+        stored.keep(self._root, target, arrived.vm)
+        source.clean(left)
+        stored.forget(self._root, placed.node, placed.vm.uuid)
+        self._until(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
+        return self._shows(arrived, began)
+
+    def _failed(self, coming: Vm, target: str, to: Hypervisor) -> None:
+        """Let a migration end with the guest where it was."""
+        to.clean(to.kill(coming))
+        stored.forget(self._root, target, coming.uuid)
+
+    def failover(self, name: str, target: str) -> Placed:
+        """Start an instance on another node, after stopping it where it was. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
+        placed = self.find(name)
+        self._whole(placed)
+        if placed.node == target:
+            return self.start(name)
+        vm = self._ready(placed.node).stop(placed.vm)
+        self._shows(self._keep(placed.node, vm))
+        stored.keep(self._root, target, vm._replace(moves=vm.moves + 1))
+        stored.forget(self._root, placed.node, vm.uuid)
+        return self.start(name)
+
+    # -- its NICs
+
+    def plug(self, name: str, given: Mapping[str, str]) -> Placed:
+        """Add a NIC, at once where the instance runs. Raises NicInvalid, HookFailed, HostRefused, Problem, NotShown."""
+        placed = self.find(name)
+        self._whole(placed)
+        if len(placed.vm.interfaces) >= MOST_NICS:
+            raise HostRefused(f"{name} has {MOST_NICS} NICs already", "unplug another one first")
+        body = self._body(given)
+        known = {each.nic.uuid for each in placed.vm.interfaces}
+        for number in range(placed.vm.numbers):  # what a call that was killed has left
+            if (uuid := nic_uuid(name, number)) not in known and self._item(uuid) is not None:
+                self._gone(f"nics/{uuid}")
+        number = placed.vm.numbers
+        tags = placed.vm.interfaces[0].nic.tags if placed.vm.interfaces else ()
+        placed = self._keep(placed.node, placed.vm._replace(numbers=number + 1))  # before it is there: a deletion finds it
+        made = self._wanted(self._nic(name, number, len(placed.vm.interfaces), body, tags))
+        try:
+            vm = placed.vm._replace(interfaces=(*placed.vm.interfaces, made))
+            vm = self._ready(placed.node).plug(placed.vm, made) if placed.vm.runs else vm
+        except NetcommonError:
+            self._gone(f"nics/{made.nic.uuid}")
+            raise
+        return self._shows(self._keep(placed.node, vm))
+
+    def unplug(self, name: str, index: int, ifdown: bool = False) -> Placed:
+        """Remove a NIC, at once where the instance runs. Raises NicInvalid, HookFailed, HostRefused, Problem, NotShown."""
+        placed = self.find(name)
+        self._whole(placed)
+        gone = self._at(placed, index)
+        kept = [each for each in placed.vm.interfaces if each is not gone]
+        after = placed.vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
+        self._gone(f"nics/{gone.nic.uuid}")
+        if placed.vm.runs:
+            after = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
+        for each in after.interfaces:
+            self._patch(each.nic.uuid, {"index": each.nic.index})
+        placed = self._keep(placed.node, after)
+        self._until(lambda: f"{gone.nic.uuid} is {state}" if (state := self._state(gone.nic.uuid)) else "")
+        return self._shows(placed)
+
+    def update(self, name: str, index: int | None, given: Mapping[str, str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Placed:
+        """Change what is wanted of a NIC, and the tags of all of an instance's NICs. What a guest that runs cannot get it has at its
+        next start. Raises NicInvalid, HostRefused, Problem, NotShown.
+        """
+        placed = self.find(name)
+        self._whole(placed)
+        body = self._body(given, whole=False)
+        one = self._at(placed, index).nic.uuid if index is not None else ""
+        changed: dict[str, str] = {}
+        for each in placed.vm.interfaces:
+            wanted = read(Nic, self._there(each.nic.uuid)["nic"])
+            tags = [tag for tag in dict.fromkeys((*wanted.tags, *add)) if tag not in remove]
+            fields = {**({"tags": tags} if tags != list(wanted.tags) else {}), **(body if each.nic.uuid == one else {})}
+            if fields:
+                changed[each.nic.uuid] = self._patch(each.nic.uuid, fields)
+        return self._applied(placed, changed)
+
+    def change(self, name: str, index: int, options: Mapping[str, str]) -> Placed:
+        """Change options of a NIC, at once where it runs; an empty value takes one away.
+
+        Raises NicInvalid, HostRefused, Problem, NotShown.
+        """
+        placed = self.find(name)
+        self._whole(placed)
+        uuid = self._at(placed, index).nic.uuid
+        wanted = read(Nic, self._there(uuid)["nic"])
+        kept = [write(each) for each in wanted.options if each.name not in options]
+        kept += [{"name": option, "value": value, "until": 0.0} for option, value in options.items() if value]
+        return self._applied(placed, {uuid: self._patch(uuid, {"options": kept})})
+
+    # -- what tasks share
+
+    def _ready(self, node: str, *others: str) -> Hypervisor:
+        """Give the hypervisor of a node whose agent runs, and those of ``others``."""
+        self._cloud.ready((node, *others), BEGIN)
+        return self._cloud.hypervisors[node]
+
+    def _keep(self, node: str, vm: Vm) -> Placed:
+        stored.keep(self._root, node, vm)
+        return Placed(node, vm)
+
+    def _running(self, name: str) -> Placed:
+        placed = self.find(name)
+        self._whole(placed)
+        if not placed.vm.runs:
+            raise HostRefused(f"{name} does not run: it is {placed.vm.state}", "start it first")
+        return placed
+
+    def _whole(self, placed: Placed) -> None:
+        if placed.vm.state in ("making", "deleting"):
+            done, word = ("made", "create") if placed.vm.state == "making" else ("deleted", "delete")
+            raise HostRefused(f"{placed.vm.name} is half {done}", f"{word} it again")
+
+    def _at(self, placed: Placed, index: int) -> Interface:
+        if not 0 <= index < len(placed.vm.interfaces):
+            raise NicInvalid("INDEX", index, f"that of a NIC of {placed.vm.name}, which has {len(placed.vm.interfaces)}")
+        return placed.vm.interfaces[index]
+
+    def _hostname(self, node: str) -> str:
+        found = sysinfo.read(self._root, node)
+        return found.hostname if found is not None else node
+
+    # -- the registry's side
+
+    def _body(self, given: Mapping[str, str], whole: bool = True) -> dict[str, Any]:
+        """Give what the registry is to know of a NIC. Raises NicInvalid for a field that is none, or a network that is not there."""
+        for field, value in given.items():
+            if field not in GIVEN:
+                raise NicInvalid("--nic", f"{field}={value}", f"one of {', '.join(GIVEN)}")
+        body: dict[str, Any] = dict(given)
+        if given.get("network"):
+            body["network"] = self._network(given["network"])["uuid"]
+        if not whole:
+            return body
+        body = {"mode": "bridged", "link": "br0", **body}
+        network = self._network(given["network"]) if given.get("network") else {}
+        wanted = ("ipv4",) if network.get("subnet") else ("ipv6",) if network.get("subnet6") else ()
+        allocate = [*(("mac",) if not given.get("mac") else ()), *(wanted if "ip" not in given else ())]
+        return {**{name: value for name, value in body.items() if value}, "allocate": allocate}
+
+    def _network(self, name: str) -> dict[str, Any]:
+        for each in self._client.all("networks"):
+            network: dict[str, Any] = each["network"]
+            if name in (network["name"], network["uuid"]):
+                return network
+        raise NicInvalid("network", name, "the name or UUID of a network: mockcloud network makes one")
+
+    def _nic(self, instance: str, number: int, index: int, body: Mapping[str, Any], tags: Sequence[str]) -> str:
+        uuid = nic_uuid(instance, number)
+        own = {"uuid": uuid, "cluster": CLUSTER, "instance": instance, "index": index, "tags": list(tags)}
+        try:
+            self._client.change("POST", "nics", {**body, **own})
+        except Problem as refused:
+            if refused.kind != "exists":
+                raise
+        return uuid
+
+    def _wanted(self, uuid: str) -> Interface:
+        """Give a NIC as the registry wants it."""
+        nic = read(Nic, self._there(uuid)["nic"])
+        network = read(Network, self._client.get(f"networks/{nic.network}").body["network"]) if nic.network else None
+        return Interface(nic, network)
+
+    def _anew(self, interface: Interface, index: int) -> Interface:
+        found = self._wanted(interface.nic.uuid)
+        return found._replace(nic=found.nic._replace(index=index))
+
+    def _item(self, uuid: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self._client.get(f"nics/{uuid}").body
+        except Problem as refused:
+            if refused.kind != "missing":
+                raise
+            return None
+        return found
+
+    def _there(self, uuid: str) -> dict[str, Any]:
+        found = self._item(uuid)
+        if found is None:
+            raise HostRefused(f"the registry has no NIC {uuid} any more", "delete the instance, or unplug the NIC")
+        return found
+
+    def _patch(self, uuid: str, fields: Mapping[str, Any]) -> str:
+        """Change a NIC; give the revision at which it is so."""
+        item = self._there(uuid)
+        if all(item["nic"][name] == value for name, value in fields.items()):
+            return str(item["revision"])
+        return self._client.change("PATCH", f"nics/{uuid}", fields, item["revision"]).revision
+
+    def _gone(self, place: str) -> None:
+        try:
+            self._client.change("DELETE", place, force=True)
+        except Problem as refused:
+            if refused.kind != "missing":
+                raise
+
+    # -- until the registry shows it
+
+    def _reports(self, uuid: str) -> dict[str, dict[str, Any]]:
+        return {each["node"]: each["report"] for each in self._client.all("reports", nic=uuid)}
+
+    def _state(self, uuid: str) -> str:
+        """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not."""
+        reports = self._reports(uuid)
+        running = [report["state"] for report in reports.values() if report["state"] != "stopped"]
+        return running[0] if running else "wanted" if self._item(uuid) is not None else ""
+
+    def _lack(self, nics: Iterable[Nic], node: str, states: Sequence[str]) -> str:
+        """Say which NIC a node does not report in one of ``states``, where "" is no report; "" for none."""
+        for nic in nics:
+            state = self._reports(nic.uuid).get(node, {}).get("state", "")
+            if state not in states:
+                where = f"{nic.instance}/{nic.index} ({nic.uuid}) on {self._hostname(node)}"
+                return f"{where} is {state or 'not reported'}, and not {' or '.join(filter(None, states)) or 'gone'}"
+        return ""
+
+    def _shows(self, placed: Placed, began: float = 0.0) -> Placed:
+        """Return when the registry shows an instance as it is. ``began``: when its NICs began to come up (seconds since the epoch)."""
+        nics, states = [each.nic for each in placed.vm.interfaces], ("running",) if placed.vm.runs else ("", "stopped")
+        self._until(lambda: self._lack(nics, placed.node, states) or self._older(placed, began))
+        return placed
+
+    def _older(self, placed: Placed, began: float) -> str:
+        """Say which NIC the registry has as it was before; "" for none."""
+        for each in placed.vm.interfaces if placed.vm.runs else ():
+            report = self._reports(each.nic.uuid)[placed.node]
+            if report["tap"] != each.tap or report["since"] < began:
+                return f"{each.nic.instance}/{each.nic.index} has {escaped(report['tap'])} since {report['since']:.3f}, and not {each.tap}"
+        return ""
+
+    def _applied(self, placed: Placed, changed: Mapping[str, str]) -> Placed:
+        """Return when what was changed of NICs is in force, or pending; raise HostRefused where the node refuses it."""
+        if placed.vm.runs and changed:
+            self._ready(placed.node)
+            self._until(lambda: next(filter(None, (self._not_applied(placed.node, *each) for each in changed.items())), ""))
+            for uuid in changed:
+                refused = self._reports(uuid)[placed.node]["refused"]
+                if refused:
+                    raise HostRefused(f"the registry wants it, and {self._hostname(placed.node)} refuses: {refused}", "change it back")
+        return placed
+
+    def _not_applied(self, node: str, uuid: str, revision: str) -> str:
+        report = self._reports(uuid).get(node)
+        if report is None:
+            return f"{uuid} is not reported by {self._hostname(node)}"
+        done = report["applied"] and int(report["applied"].rpartition(":")[2]) >= int(revision.rpartition(":")[2])
+        return "" if done or report["refused"] else f"{uuid} has {report['applied'] or 'nothing'} applied, and not {revision}"
+
+    def _until(self, lack: Callable[[], str]) -> None:
+        """Let time pass until nothing lacks. Raises NotShown after SECONDS."""
+        end = self._cloud.scheduler.now + SECONDS
+        while missing := lack():
+            if self._cloud.scheduler.now >= end:
+                raise NotShown(f"after {SECONDS:g} s the registry does not show it: {missing}")
+            self._cloud.scheduler.passes(STEP)

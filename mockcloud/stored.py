@@ -1,0 +1,160 @@
+"""Keep what an instance is on its node: servers/UUID/vms/UUID.json; and which numbers the node has given out already, in host.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from typing import Annotated, Literal, NamedTuple
+
+from mockcloud.sysinfo import SERVERS
+from netregistry.model import kinds
+from netregistry.model.codec import Between, Invalid, read, write
+from netregistry.model.network import Network
+from netregistry.model.nic import Nic
+from runtime.errors import HostRefused, NetcommonError
+from runtime.folder import Folder
+from runtime.validate import is_uuid
+
+NAMESPACE = uuid.UUID("6d6f636b-766d-4f75-8400-000000000000")  #: of which UUIDs of instances are made
+VMS, HOST = "vms", "host.json"
+LONGEST = 1 << 20  #: bytes
+MOST_NICS = 8  #: of an instance, as Ganeti (constants.MAX_NICS)
+Number = Annotated[int, Between(0, 1 << 31)]
+#: "making" and "deleting": a call that was killed has begun it, and is to be made again.
+State = Literal["making", "stopped", "running", "incoming", "crashed", "deleting"]
+
+
+class Interface(NamedTuple):
+    """One NIC as Ganeti's configuration had it at the start. ``tap``, ``device``: name and index of its device, while it has one."""
+
+    nic: Nic
+    network: Network | None = None
+    tap: kinds.NameOrNone = ""
+    device: Number = 0
+    plugged: bool = False  #: after the start: it is not on QEMU's command line
+
+
+class Vm(NamedTuple):
+    """One instance on one node. ``moves``: how often it has changed its node, so of two nodes that name it the later one has it.
+
+    ``numbers``: how many NICs it has ever had; ``migrated``: its process was started for a guest to come to.
+    """
+
+    uuid: kinds.Uuid
+    name: kinds.Instance
+    state: State = "stopped"
+    moves: Number = 0
+    numbers: Number = 0
+    pid: Number = 0
+    migrated: bool = False
+    interfaces: Annotated[tuple[Interface, ...], kinds.Sixteen] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Tell whether it has a process, with taps open."""
+        return self.state in ("running", "incoming")
+
+
+class Counters(NamedTuple):
+    """Numbers that a node's kernel gives out once in a boot, the next of each."""
+
+    boot: Number = 1
+    device: Number = 100
+    pid: Number = 4000
+
+
+def vm_uuid(name: str) -> str:
+    """Give the UUID of the instance of a name."""
+    return str(uuid.uuid5(NAMESPACE, name))
+
+
+def nic_uuid(instance: str, number: int) -> str:
+    """Give the UUID of the NIC that an instance got under a number."""
+    return str(uuid.uuid5(uuid.UUID(vm_uuid(instance)), str(number)))
+
+
+def keep(root: str, node: str, vm: Vm) -> None:
+    """Write it. Raises HostRefused."""
+    with Folder.make(f"{root}/{SERVERS}/{node}/{VMS}") as folder:
+        folder.write(f"{vm.uuid}.json", _text(vm), 0o644)
+
+
+def forget(root: str, node: str, vm: str) -> None:
+    """Remove the file of an instance. Raises HostRefused."""
+    with Folder.make(f"{root}/{SERVERS}/{node}/{VMS}") as folder:
+        folder.remove(f"{vm}.json")
+
+
+def kept(root: str, node: str, vm: str) -> Vm | None:
+    """Read an instance of a node, None where it is not there. Raises HostRefused where somebody has written something else."""
+    folder = Folder.find(f"{root}/{SERVERS}/{node}/{VMS}")
+    if folder is None:
+        return None
+    with folder:
+        data = folder.read(f"{vm}.json", LONGEST)
+    if data is None:
+        return None
+    try:
+        found = read(Vm, json.loads(data))
+        if found.uuid == vm == vm_uuid(found.name):
+            return found
+        why = f"it is not the one of {found.name}"
+    except (ValueError, RecursionError):
+        why = "not JSON"
+    except Invalid as error:
+        why = str(error)
+    raise HostRefused(f"{root}/{SERVERS}/{node}/{VMS}/{vm}.json is not what mockcloud has written ({why})", "put it back, or remove it")
+
+
+def of_node(root: str, node: str) -> tuple[list[Vm], list[str]]:
+    """Give the instances of a node by name, and why files are left alone."""
+    found, refused = list[Vm](), list[str]()
+    for name in _names(f"{root}/{SERVERS}/{node}/{VMS}"):
+        if name.endswith(".json") and is_uuid(name[:-5]):
+            try:
+                vm = kept(root, node, name[:-5])
+            except NetcommonError as error:
+                refused.append(str(error))
+            else:
+                found += [vm] if vm is not None else []
+    return sorted(found, key=lambda vm: vm.name), refused
+
+
+def counters(root: str, node: str) -> Counters:
+    """Read them. Raises HostRefused."""
+    with Folder.make(f"{root}/{SERVERS}/{node}") as folder:
+        data = folder.read(HOST, LONGEST)
+    if data is None:
+        return Counters()
+    try:
+        return read(Counters, json.loads(data))
+    except (ValueError, RecursionError, Invalid):
+        raise HostRefused(f"{root}/{SERVERS}/{node}/{HOST} is not what mockcloud has written", "put it back, or delete the node") from None
+
+
+def count(root: str, node: str, now: Counters) -> None:
+    """Write them, before one of the numbers is given out. Raises HostRefused."""
+    with Folder.make(f"{root}/{SERVERS}/{node}") as folder:
+        folder.write(HOST, _text(now), 0o644)
+
+
+def _text(value: Vm | Counters) -> bytes:
+    return json.dumps(write(value), indent=1).encode("ascii") + b"\n"
+
+
+def everywhere(root: str) -> dict[str, list[str]]:
+    """Give the nodes that have a file of an instance, by its UUID: one, but after a move that was cut off."""
+    found: dict[str, list[str]] = {}
+    for node in _names(f"{root}/{SERVERS}"):
+        for name in _names(f"{root}/{SERVERS}/{node}/{VMS}") if is_uuid(node) else ():
+            if name.endswith(".json") and is_uuid(name[:-5]):
+                found.setdefault(name[:-5], []).append(node)
+    return found
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
