@@ -33,9 +33,7 @@ SETTINGS = "[NODE=]FILE"
 @click.argument("folder", type=click.Path())
 @click.argument("source", type=click.Path(), default=STREAM)
 @click.option("--settings", multiple=True, metavar=SETTINGS, help="The nodes' config.toml, or one node's own; may be given several times.")
-@click.option(
-    "--seen", multiple=True, metavar="FILE", help="What netcommon registry nic list --json, or node list --json, has printed."
-)
+@click.option("--seen", multiple=True, metavar="FILE", help="What netcommon registry nic list --json, or node list --json, has printed.")
 @click.option("--records", multiple=True, metavar="NODE=FOLDER", help="A copy of a node's /run/netcommon, for rehearse --upgrade.")
 @json_option
 def import_(folder: str, source: str, settings: tuple[str, ...], seen: tuple[str, ...], records: tuple[str, ...], as_json: bool) -> None:
