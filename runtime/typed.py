@@ -1,4 +1,4 @@
-"""What the hooks' way uses of the module typing, without its price: named tuples, and names that only a type checker needs.
+"""What the hooks' way uses of the modules typing and functools, without their price: named tuples, and a type checker's names.
 
 Importing typing costs a hook a sixth of its time, and each typing.NamedTuple 0.14 ms more, since the standard library compiles a
 constructor for each class; the hooks load a hundred classes. A type checker sees typing's own here: it takes the name TYPE_CHECKING for
@@ -7,19 +7,24 @@ true wherever it comes from.
 
 from __future__ import annotations
 
-__all__ = ["TYPE_CHECKING", "NamedTuple", "Protocol", "cast"]
+__all__ = ["TYPE_CHECKING", "NamedTuple", "Protocol", "cast", "lru_cache"]
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from functools import lru_cache
     from typing import NamedTuple, Protocol, cast
 else:
     from _collections import _tuplegetter
+    from _functools import _lru_cache_wrapper
 
     Protocol = object
 
     def cast(_kind, value):
         return value
+
+    def lru_cache(maxsize):
+        return lambda function: _lru_cache_wrapper(function, maxsize, False, None)
 
     class Row(tuple):
         """What collections.namedtuple gives its classes; the fields and their defaults are the class's own."""

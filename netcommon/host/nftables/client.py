@@ -7,10 +7,10 @@ import errno
 import os
 
 from netcommon.host.api.host import DONE, Answer
-from netcommon.host.api.nftables import Drop, NftTable, Put
+from netcommon.host.api.nftables import Drop, NftChain, NftTable, Put
 from netcommon.host.nftables import encode as nfencode
 from netcommon.host.rtnetlink.attributes import NLM_F_ACK, NLMSG_ERROR, MalformedError
-from netcommon.host.rtnetlink.socket import NETLINK_CAP_ACK, NETLINK_EXT_ACK, Netlink, reply_of
+from netcommon.host.rtnetlink.socket import NETLINK_CAP_ACK, NETLINK_EXT_ACK, Netlink, Reply, reply_of
 from runtime.errors import HostRefused, TryAgain
 from runtime.typed import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from netcommon.host.api.nftables import Step
     from netcommon.host.api.requests import NftChange
     from netcommon.host.rtnetlink.attributes import Encoded
-    from netcommon.host.rtnetlink.socket import Reply
 
 #: What a kernel without nf_tables, or without one of its families, says.
 NO_NFTABLES = frozenset({errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EINVAL})
@@ -74,16 +73,18 @@ class Nftables:
     def __init__(self, timeout: float) -> None:
         self.netlink = Nfnetlink(timeout)
         self.removed = False  #: whether something was removed: the kernel finishes that when the socket is closed, and takes its time
-        self._kept: list[tuple[object, list[tuple[Encoded, int]]]] = []
+        self._kept: list[tuple[list[Step], list[tuple[Encoded, int]]]] = []
 
     def close(self) -> None:
         self.netlink.close()
 
     def execute(self, request: NftChange) -> Answer:
         """One transaction. What is to be dropped and is gone is left out, and the rest tried again."""
-        todo, woken = list(request.steps), False
+        todo, woken, known = list(request.steps), False, False
         while todo:
             try:
+                if not known:
+                    todo, known = self._present(todo), True
                 failures = self._try(todo)
             except TryAgain as problem:
                 return Answer(errno.ETIMEDOUT, f"{request.what}: {problem}")
@@ -104,6 +105,25 @@ class Nftables:
             gone = {id(step) for step, _ in failures}
             todo = [step for step in todo if id(step) not in gone]
         return DONE
+
+    def _present(self, todo: list[Step]) -> list[Step]:
+        """Leave out the chains that a change drops right behind the table that it begins with, where they are not there.
+
+        A transaction that fails over one is undone after a grace period of the kernel's (synchronize_rcu() in nf_tables_abort()), ten
+        milliseconds and more; a question takes a hundredth of that. Raises TryAgain or HostRefused.
+        """
+        place, first = 1, todo[0]
+        if not (isinstance(first, Put) and isinstance(first.thing, NftTable)):
+            return todo
+        there: list[Step] = [first]
+        while place < len(todo) and isinstance(step := todo[place], Drop) and isinstance(step.thing, NftChain):
+            there += [] if self._lacks(step.thing) else [step]
+            place += 1
+        return [*there, *todo[place:]]
+
+    def _lacks(self, chain: NftChain) -> bool:
+        answer = self.netlink.get(nfencode.get_chain(chain.family, chain.table, chain.name))
+        return isinstance(answer, Reply) and answer.errno == errno.ENOENT
 
     def wake(self, table: NftTable) -> bool:
         """End a table's being dormant: until then the kernel lets none of its base chains be made anew. Tells whether it was."""
@@ -126,13 +146,17 @@ class Nftables:
         """The messages. Those of a whole table, the same each time, are kept: they take longer to make than to carry out."""
         if len(todo) < LARGE:
             return nfencode.steps(todo)
-        wanted = [(type(step), type(step[0]), step) for step in todo]  # named tuples of one content are equal, whatever their class
         for known, pairs in self._kept:
-            if known == wanted:
+            if known == todo and all(map(_alike, known, todo)):
                 return pairs
         pairs = nfencode.steps(todo)
-        self._kept = [*self._kept[1 - KEPT :], (wanted, pairs)]
+        self._kept = [*self._kept[1 - KEPT :], ([*todo], pairs)]
         return pairs
+
+
+def _alike(one: Step, other: Step) -> bool:
+    """Tell whether equal steps are the same: named tuples of one content are equal, whatever their class."""
+    return one is other or (type(one) is type(other) and type(one[0]) is type(other[0]))
 
 
 def no_such_socket(problem: HostRefused) -> bool:

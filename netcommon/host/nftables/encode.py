@@ -10,7 +10,7 @@ from struct import Struct
 from netcommon.host.api.nftables import IFINDEX_TYPE, Clear, NftChain, NftElement, NftRule, NftSet, NftTable, Put
 from netcommon.host.nftables.expressions import BE32, BE64, nest, number, word
 from netcommon.host.rtnetlink.attributes import NLM_F_CREATE, Encoded, as_bytes, attribute
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, lru_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,14 +88,14 @@ def _messages(each: Step) -> list[Encoded]:
         return [_clear(each.chain)]
     thing = each.thing
     if isinstance(each, Put):
+        if isinstance(thing, NftRule):  # as most are
+            body = _place(thing.table, thing.chain) + nest(RULE_EXPRESSIONS, thing.expressions)
+            return [message(NEWRULE, thing.family, body, NLM_F_CREATE | NLM_F_APPEND)]
         if isinstance(thing, NftTable):
             body = word(TABLE_NAME, thing.name) + number(TABLE_FLAGS, 0) + _comment(TABLE_USERDATA, thing.comment)
             return [message(NEWTABLE, thing.family, body, NLM_F_CREATE)]
         if isinstance(thing, NftChain):
             return [message(NEWCHAIN, thing.family, _chain(thing), NLM_F_CREATE)]
-        if isinstance(thing, NftRule):
-            body = word(RULE_TABLE, thing.table) + word(RULE_CHAIN, thing.chain) + nest(RULE_EXPRESSIONS, thing.expressions)
-            return [message(NEWRULE, thing.family, body, NLM_F_CREATE | NLM_F_APPEND)]
         if isinstance(thing, NftSet):
             return [message(NEWSET, thing.family, _set(thing), NLM_F_CREATE)]
     elif isinstance(thing, NftTable):
@@ -108,7 +108,7 @@ def _messages(each: Step) -> list[Encoded]:
 
 
 def _clear(chain: NftChain) -> Encoded:
-    return message(DELRULE, chain.family, word(RULE_TABLE, chain.table) + word(RULE_CHAIN, chain.name))
+    return message(DELRULE, chain.family, _place(chain.table, chain.name))
 
 
 def _comment(kind: int, text: str) -> bytes:
@@ -141,7 +141,7 @@ def _set(made: NftSet) -> bytes:
     if made.timeout:
         flags |= TIMEOUT | BY_RULES
         described = nest(SET_DESCRIPTION, number(DESCRIPTION_SIZE, made.size))
-    body = word(SET_TABLE, made.table) + word(SET_NAME, made.name) + number(SET_FLAGS, flags)
+    body = _place(made.table, made.name) + number(SET_FLAGS, flags)
     body += number(SET_KEY_TYPE, kind) + number(SET_KEY_LENGTH, length)
     if any(made.value):
         body += number(SET_VALUE_TYPE, made.value[0]) + number(SET_VALUE_LENGTH, made.value[1])
@@ -161,18 +161,18 @@ def _limit(packets: int) -> bytes:
 
 def _elements(elements: Sequence[NftElement]) -> bytes:
     _family, table, name = elements[0][:3]
-    place = _places.get((table, name))
-    if place is None:
-        if len(_places) >= PLACES:
-            _places.clear()
-        place = _places[table, name] = word(ELEMENTS_TABLE, table) + word(ELEMENTS_SET, name)
     listed = b"".join([_element(each) for each in elements])
-    return place + nest(ELEMENTS_LIST, listed)
+    return _place(table, name) + nest(ELEMENTS_LIST, listed)
 
 
-#: The sets that elements were last said of, as attributes: the same few for each NIC.
-_places: dict[tuple[str, str], bytes] = {}
+#: So many are kept: the same few for each NIC.
 PLACES = 1024
+
+
+@lru_cache(PLACES)
+def _place(table: str, name: str) -> bytes:
+    """Encode where a rule, a set or elements belong: RULE_TABLE and RULE_CHAIN, SET_TABLE and SET_NAME, ELEMENTS_TABLE and ELEMENTS_SET."""
+    return word(1, table) + word(2, name)
 
 
 def _element(element: NftElement) -> bytes:

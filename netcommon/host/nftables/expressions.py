@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from netcommon.host.rtnetlink.attributes import as_bytes, attribute
+from netcommon.host.rtnetlink.attributes import ATTRIBUTE, as_bytes, attribute
+from runtime.typed import lru_cache
 
 BE32, BE64 = Struct(">I"), Struct(">Q")
 
@@ -21,12 +22,16 @@ DYNSET_UPDATE, FIB_TYPE, FIB_DESTINATION = 1, 3, 2  #: NFT_DYNSET_OP_UPDATE, NFT
 EXTHDR_PRESENT = 1  #: NFT_EXTHDR_F_PRESENT
 DROP, ACCEPT, JUMP, GOTO, RETURN = 0, 1, -3, -4, -5
 
+#: So many names, and expressions of a kind, are kept as bytes: rules are made of the same few again and again.
+KEPT = 512
+
 
 def number(kind: int, value: int) -> bytes:
     """An attribute of 32 bits in network order, as nfnetlink has them."""
-    return attribute(kind, BE32.pack(value))
+    return ATTRIBUTE.pack(8, kind) + BE32.pack(value)
 
 
+@lru_cache(KEPT)
 def word(kind: int, value: str) -> bytes:
     """A NUL-terminated name."""
     return attribute(kind, as_bytes(value) + b"\0")
@@ -43,9 +48,10 @@ def _register(place: int) -> int:
 
 def expression(name: str, data: bytes) -> bytes:
     """One element of NFTA_RULE_EXPRESSIONS."""
-    return nest(1, word(1, name) + nest(2, data))
+    return attribute(1, word(1, name) + attribute(2, data))
 
 
+@lru_cache(KEPT)
 def load(base: int, offset: int, length: int, register: int = 0) -> bytes:
     """Bytes of the packet's header ``base`` into ``register``, counted from the first."""
     return expression("payload", number(1, _register(register)) + number(2, base) + number(3, offset) + number(4, length))
@@ -63,6 +69,7 @@ def present(header: int) -> bytes:
     return expression("exthdr", number(1, _register(0)) + attribute(2, bytes((header,))) + place) + compare(b"\1")
 
 
+@lru_cache(KEPT)
 def meta(key: int, register: int = 0) -> bytes:
     """What the kernel knows of the packet beside its bytes."""
     return expression("meta", number(2, key) + number(1, _register(register)))
@@ -73,6 +80,7 @@ def assign(key: int, register: int = 0) -> bytes:
     return expression("meta", number(2, key) + number(3, _register(register)))
 
 
+@lru_cache(KEPT)
 def compare(value: bytes, operator: int = EQUAL, register: int = 0) -> bytes:
     """Goes on where the register stands so to ``value``; of numbers in network order the greater is the greater."""
     return expression("cmp", number(1, _register(register)) + number(2, operator) + nest(3, attribute(1, value)))
@@ -89,6 +97,7 @@ def altered(kept: bytes, changed: bytes, register: int = 0) -> bytes:
     return expression("bitwise", at + number(6, 0) + nest(4, attribute(1, kept)) + nest(5, attribute(1, changed)))
 
 
+@lru_cache(KEPT)
 def within(name: str, absent: bool = False, register: int = 0) -> bytes:
     """Goes on where the key that begins in ``register`` is in the set ``name``, or ``absent``."""
     return expression("lookup", word(1, name) + number(2, _register(register)) + number(5, int(absent)))
@@ -124,6 +133,7 @@ def immediate(value: bytes, register: int) -> bytes:
     return expression("immediate", number(1, _register(register)) + nest(2, attribute(1, value)))
 
 
+@lru_cache(KEPT)
 def verdict(code: int, chain: str = "") -> bytes:
     """DROP, ACCEPT, RETURN, or JUMP or GOTO ``chain``."""
     target = word(2, chain) if chain else b""

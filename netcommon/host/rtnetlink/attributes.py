@@ -42,7 +42,9 @@ class Encoded(NamedTuple):
 
 def attribute(kind: int, value: bytes) -> bytes:
     """One attribute, padded to four bytes."""
-    return ATTRIBUTE.pack(4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+    size = len(value)
+    made = ATTRIBUTE.pack(4 + size, kind) + value
+    return made + bytes(-size % 4) if size & 3 else made
 
 
 def number(kind: int, value: int) -> bytes:
