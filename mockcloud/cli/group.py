@@ -16,6 +16,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "list": ("cli.nodes", "List the nodes."),
         "status": ("cli.nodes", "Run the nodes' agents for a while, and say how they stand."),
         "nics": ("cli.nodes", "Give every node a NIC of its own in a network, or take it away."),
+        "serve": ("cli.serve", "Keep a cloud alive, and take tasks from programs."),
         "nictags": ("cli.networks", "Say which NIC tags nodes should provide, and change them."),
     },
     "Instances": {

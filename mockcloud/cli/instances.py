@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mockcloud.cli.opened import cloud_option, opened, uuids
+from mockcloud.cli.opened import cloud_option, opened
 from mockcloud.cli.output import answer
-from mockcloud.instances.running import logged
-from mockcloud.instances.tasks import OUTSIDE, Instances
+from mockcloud.instances.table import listed, outside, perform
+from mockcloud.instances.tasks import OUTSIDE
+from mockcloud.served.client import ask, connection
 from netcommon.cli.output import json_option, say, table
 from runtime import validate
-from runtime.errors import HostRefused, NicInvalid
+from runtime.errors import NicInvalid, TryAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from mockcloud.cloud import MockCloud
-    from mockcloud.instances.tasks import Placed
+    from collections.abc import Iterable, Sequence
 
 ifdown_option = click.option("--ifdown", is_flag=True, help="Call kvm-ifdown (doc/design-ifdown.rst of Ganeti; 3.0 and 3.1 call nothing).")
 
@@ -33,7 +31,7 @@ class Group(click.Group):
 
 def _outside(name: str) -> click.Command:
     def refuse(rest: Sequence[str]) -> None:
-        raise HostRefused(f"a mock cloud has no {name}", "its instances are NICs, processes and files of Ganeti, and have no disks")
+        raise outside(name)
 
     rest = click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)
     return click.Command(name, params=[rest], callback=refuse, hidden=True, context_settings={"ignore_unknown_options": True})
@@ -64,13 +62,8 @@ def create(name: str, node: str, nics: tuple[str, ...], tags: tuple[str, ...], s
     gives out its MAC and, in a network, its address, where they are not given.
     """
     given = [_pairs("--nic", each.split(",")) for each in nics]
-    wanted = _tags("--tag", tags)
-
-    def work(cloud: MockCloud, instances: Instances) -> Placed:
-        placed = instances.create(name, uuids(cloud, [node])[0], given, wanted)
-        return instances.start(name) if start else placed
-
-    _do("create", [name], folder, as_json, lambda cloud, instances, _name: work(cloud, instances))
+    params = {"node": node, "nics": given, "tags": list(_tags("--tag", tags)), "start": start}
+    _do("create", [name], folder, as_json, **params)
 
 
 @instance.command("start")
@@ -79,7 +72,7 @@ def create(name: str, node: str, nics: tuple[str, ...], tags: tuple[str, ...], s
 @json_option
 def start(names: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Start instances, with NICs as the registry wants them now."""
-    _do("start", names, folder, as_json, lambda _cloud, instances, name: instances.start(name))
+    _do("start", names, folder, as_json)
 
 
 @instance.command("stop")
@@ -89,7 +82,7 @@ def start(names: tuple[str, ...], folder: str, as_json: bool) -> None:
 @json_option
 def stop(names: tuple[str, ...], ifdown: bool, folder: str, as_json: bool) -> None:
     """Stop instances, and remove Ganeti's files of them."""
-    _do("stop", names, folder, as_json, lambda _cloud, instances, name: instances.stop(name, ifdown))
+    _do("stop", names, folder, as_json, ifdown=ifdown)
 
 
 @instance.command("reboot")
@@ -98,7 +91,7 @@ def stop(names: tuple[str, ...], ifdown: bool, folder: str, as_json: bool) -> No
 @json_option
 def reboot(names: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Start running instances again as they were, without what the registry wants since."""
-    _do("reboot", names, folder, as_json, lambda _cloud, instances, name: instances.reboot(name))
+    _do("reboot", names, folder, as_json)
 
 
 @instance.command("crash")
@@ -107,7 +100,7 @@ def reboot(names: tuple[str, ...], folder: str, as_json: bool) -> None:
 @json_option
 def crash(names: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Kill the QEMUs of instances: their taps go, Ganeti's files stay, and nobody calls a hook."""
-    _do("crash", names, folder, as_json, lambda _cloud, instances, name: instances.crash(name))
+    _do("crash", names, folder, as_json)
 
 
 @instance.command("delete")
@@ -117,10 +110,7 @@ def crash(names: tuple[str, ...], folder: str, as_json: bool) -> None:
 def delete(names: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Delete instances, which are stopped first, and their NICs in the registry."""
 
-    def work(_cloud: MockCloud, instances: Instances, name: str) -> None:
-        instances.delete(name)
-
-    _do("delete", names, folder, as_json, work)
+    _do("delete", names, folder, as_json)
 
 
 @instance.command("migrate")
@@ -131,7 +121,7 @@ def delete(names: tuple[str, ...], folder: str, as_json: bool) -> None:
 @json_option
 def migrate(name: str, node: str, fail: bool, folder: str, as_json: bool) -> None:
     """Migrate a running instance to another node, as Ganeti 3.0 does."""
-    _do("migrate", [name], folder, as_json, lambda cloud, instances, _name: instances.migrate(name, uuids(cloud, [node])[0], fail))
+    _do("migrate", [name], folder, as_json, node=node, fail=fail)
 
 
 @instance.command("failover")
@@ -141,7 +131,7 @@ def migrate(name: str, node: str, fail: bool, folder: str, as_json: bool) -> Non
 @json_option
 def failover(name: str, node: str, folder: str, as_json: bool) -> None:
     """Start an instance on another node, after it was stopped where it was."""
-    _do("failover", [name], folder, as_json, lambda cloud, instances, _name: instances.failover(name, uuids(cloud, [node])[0]))
+    _do("failover", [name], folder, as_json, node=node)
 
 
 @instance.command("plug")
@@ -152,7 +142,7 @@ def failover(name: str, node: str, folder: str, as_json: bool) -> None:
 def plug(name: str, fields: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Add a NIC to an instance, at once where it runs. Fields are as for create."""
     given = _pairs("FIELD=VALUE", fields)
-    _do("plug", [name], folder, as_json, lambda _cloud, instances, _name: instances.plug(name, given))
+    _do("plug", [name], folder, as_json, fields=given)
 
 
 @instance.command("unplug")
@@ -163,7 +153,7 @@ def plug(name: str, fields: tuple[str, ...], folder: str, as_json: bool) -> None
 @json_option
 def unplug(name: str, index: int, ifdown: bool, folder: str, as_json: bool) -> None:
     """Remove the NIC with an index, at once where the instance runs. Those behind it get the index before theirs."""
-    _do("unplug", [name], folder, as_json, lambda _cloud, instances, _name: instances.unplug(name, index, ifdown))
+    _do("unplug", [name], folder, as_json, index=index, ifdown=ifdown)
 
 
 @instance.command("update")
@@ -184,8 +174,8 @@ def update(name: str, words: tuple[str, ...], add: tuple[str, ...], remove: tupl
     given = _pairs("FIELD=VALUE", words[1:])
     if words and not given:
         raise click.UsageError("name a field behind INDEX: FIELD=VALUE")
-    tags = _tags("--tag", add), _tags("--untag", remove)
-    _do("update", [name], folder, as_json, lambda _cloud, instances, _name: instances.update(name, index, given, *tags))
+    params = {"fields": given, "add": list(_tags("--tag", add)), "remove": list(_tags("--untag", remove))}
+    _do("update", [name], folder, as_json, **params, **({} if index is None else {"nic": index}))
 
 
 @instance.command("change")
@@ -197,7 +187,7 @@ def update(name: str, words: tuple[str, ...], add: tuple[str, ...], remove: tupl
 def change(name: str, index: int, options: tuple[str, ...], folder: str, as_json: bool) -> None:
     """Change options of the NIC with an index by the registry, at once where it runs. OPTION= takes one away."""
     given = _pairs("OPTION=VALUE", options)
-    _do("change", [name], folder, as_json, lambda _cloud, instances, _name: instances.change(name, index, given))
+    _do("change", [name], folder, as_json, index=index, options=given)
 
 
 @instance.command("list")
@@ -205,24 +195,34 @@ def change(name: str, index: int, options: tuple[str, ...], folder: str, as_json
 @json_option
 def list_(folder: str, as_json: bool) -> None:
     """List the instances, as their files and the registry have them. No agent is started."""
-    with opened(folder) as cloud:
-        instances = Instances(cloud)
-        found, refused = instances.all()
-        _print(list(map(instances.shown, found)), refused, as_json)
+    connected = connection(folder)
+    if connected is not None:
+        found = ask(connected, "GET", "/instances")
+    else:
+        with opened(folder) as cloud:
+            found = listed(cloud)
+    _print(found["instances"], found["refused"], as_json)
 
 
-def _do(task: str, names: Sequence[str], folder: str, as_json: bool, work: Callable[[MockCloud, Instances, str], Placed | None]) -> None:
-    """Do a task to each instance, and print what became of them."""
-    with opened(folder) as cloud:
-        instances = Instances(cloud)
-        found = []
-        for name in dict.fromkeys(names):
-            placed = logged(cloud, f"{task}-{name}", lambda name=name: work(cloud, instances, name))  # type: ignore[misc]
-            found += [instances.shown(placed)] if placed is not None else []
-        if task == "delete" and not as_json:
-            say(f"deleted {len(dict.fromkeys(names))} instances")
-            return
-        _print(found, [], as_json)
+def _do(task: str, names: Sequence[str], folder: str, as_json: bool, **params: object) -> None:
+    """Do a task to each instance, here or by the process that serves the cloud, and print what became of them."""
+    found: list[dict[str, Any]] = []
+    names = list(dict.fromkeys(names))
+    connected = connection(folder)
+    if connected is None:
+        with opened(folder) as cloud:
+            for name in names:
+                found += perform(cloud, task, {"name": name, **params})["instances"]
+    else:
+        connected.close()
+        for name in names:
+            if (connected := connection(folder)) is None:
+                raise TryAgain("the process that serves the mock cloud has ended")
+            found += ask(connected, "POST", "/tasks", {"task": task, "params": {"name": name, **params}})["instances"]
+    if task == "delete" and not as_json:
+        say(f"deleted {len(names)} instances")
+        return
+    _print(found, [], as_json)
 
 
 def _print(found: Sequence[dict[str, Any]], refused: Sequence[str], as_json: bool) -> None:

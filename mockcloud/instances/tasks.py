@@ -79,6 +79,13 @@ class Instances:
             self._cloud.ready([each.node for each in found], BEGIN)
         return _latest(found)
 
+    def node(self, name: str) -> str:
+        """Give the UUID of a node, named by that or its hostname. Raises NicInvalid."""
+        for each in sysinfo.look(self._root).nodes:
+            if name.lower() in (each.uuid, each.hostname):
+                return each.uuid
+        raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
+
     def shown(self, placed: Placed) -> dict[str, Any]:
         """Say how an instance is, by its node and by the registry."""
         nics = []
@@ -389,9 +396,8 @@ class Instances:
 
     def _state(self, uuid: str) -> str:
         """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not."""
-        reports = self._reports(uuid)
-        running = [report["state"] for report in reports.values() if report["state"] != "stopped"]
-        return running[0] if running else "wanted" if self._item(uuid) is not None else ""
+        reported = next((report["state"] for report in self._reports(uuid).values()), "")
+        return f"reported as {reported}" if reported else "wanted" if self._item(uuid) is not None else ""
 
     def _lack(self, nics: Iterable[Nic], node: str, states: Sequence[str]) -> str:
         """Say which NIC a node does not report in one of ``states``, where "" is no report; "" for none."""

@@ -1,0 +1,54 @@
+"""Ask the process that serves a cloud."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+from runtime.errors import NetcommonError, TryAgain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET = "socket"  #: in the cloud's folder
+SECONDS = 120.0  #: for one answer
+LONGEST = 64 << 20  #: bytes of one
+
+
+class Refused(NetcommonError):
+    """The server has refused a task; ``status`` is the exit status that the command would have ended with itself."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        super().__init__(str(document.get("detail", "refused, and it does not say why")))
+        self.status, self.advice = int(document.get("exit", 69)), str(document.get("advice", ""))
+
+
+def connection(root: str) -> socket.socket | None:
+    """Connect with the server of a cloud; None where there is none."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    made.settimeout(SECONDS)
+    try:
+        made.connect(f"{root}/{SOCKET}")
+    except OSError:  # also where the path is too long for a socket: no server could listen there
+        made.close()
+        return None
+    return made
+
+
+def ask(connected: socket.socket, method: str, path: str, body: object = None) -> dict[str, Any]:
+    """Ask once. Raises Refused, TryAgain where no answer comes."""
+    way = http.client.HTTPConnection("localhost", timeout=SECONDS)
+    way.sock = connected
+    try:
+        way.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        answer = way.getresponse()
+        found = json.loads(answer.read(LONGEST))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise TryAgain(f"the process that serves the mock cloud has not answered: {error}") from None
+    finally:
+        way.close()
+    if answer.status >= 400:
+        raise Refused(found)
+    return dict(found)

@@ -1,0 +1,163 @@
+"""Listen for tasks, and let time pass in between: the virtual clock is never behind the real one.
+
+One thread does all: a task is done whole before the next is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from http.server import BaseHTTPRequestHandler
+from socketserver import BaseServer
+from typing import TYPE_CHECKING, Any
+
+from mockcloud.instances import table
+from mockcloud.instances.tasks import Instances
+from mockcloud.served.client import SOCKET
+from mockcloud.sysinfo import VIRTUAL
+from netcommon.process.socket_file import OWNER, SocketFile
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mockcloud.cloud import MockCloud
+
+PATIENCE = 5.0  #: seconds that a client may take for a part of its request
+LARGEST = 1 << 20  #: bytes of a request's body
+TICK = 0.1  #: seconds until time is let pass when nobody asks
+WAITING = 64
+STATUSES = {64: 400, 75: 503}  #: exit status -> of HTTP; others are 409
+NODE = "X-Node"  #: names the node that a task is for, as the path may
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection, for one request."""
+
+    timeout = PATIENCE
+    server: Server
+
+    def do_GET(self) -> None:
+        self._answer(lambda: self.server.look(self.path))
+
+    def do_POST(self) -> None:
+        self._answer(lambda: self.server.task(self.path, self.headers.get(NODE, ""), self._body()))
+
+    def _body(self) -> Any:
+        """Read the body. Raises NicInvalid."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal() and len(length) < 9 and int(length) <= LARGEST):
+            raise NicInvalid("Content-Length", length, f"the length of the body, at most {LARGEST}")
+        try:
+            return json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            raise NicInvalid("body", "", "JSON") from None
+
+    def _answer(self, work: Callable[[], dict[str, Any]]) -> None:
+        try:
+            status, kind, said = 200, "application/json", work()
+        except NetcommonError as error:
+            status, kind = STATUSES.get(error.status, 409), "application/problem+json"
+            title = {400: "a value is wrong", 503: "try again"}.get(status, "refused")
+            said = {"type": "about:blank", "title": title, "status": status, "detail": str(error), "exit": error.status}
+            said["advice"] = error.advice
+        data = json.dumps(said).encode("ascii") + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def address_string(self) -> str:
+        return "local"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: each task leaves a log with its nodes."""
+
+
+class Server(BaseServer):
+    """The listener of a cloud. Raises HostRefused where it cannot listen."""
+
+    def __init__(self, cloud: MockCloud) -> None:
+        super().__init__(("", 0), Handler)
+        self._cloud = cloud
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        path = f"{cloud.root}/{SOCKET}"
+        try:
+            self._file = SocketFile(self.socket, path, OWNER)
+            self.socket.listen(WAITING)
+        except OSError as error:
+            self.socket.close()
+            raise HostRefused(f"cannot listen on {escaped(path)}: {error.strerror or error}", "name a folder with a shorter path") from None
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def get_request(self) -> tuple[socket.socket, str]:
+        return self.socket.accept()[0], ""
+
+    def close_request(self, request: Any) -> None:
+        request.close()
+
+    def shutdown_request(self, request: Any) -> None:
+        request.close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Let go of a client that went away; nothing else ends here."""
+
+    def serve(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Serve until a signal ends it."""
+        self.timeout = TICK
+        last = now()
+        while True:
+            self.handle_request()
+            last, before = now(), last
+            self._cloud.scheduler.passes(max(last - before, 0.0))
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._file.remove()
+        self.socket.close()
+
+    # -- what is asked
+
+    def look(self, path: str) -> dict[str, Any]:
+        """Answer a GET. Raises NicInvalid for a path that there is not."""
+        if path == "/":
+            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": {name: dict(each.takes) for name, each in _tasks()}}
+        if path == "/nodes":
+            return table.nodes(self._cloud)
+        if path == "/instances":
+            return table.listed(self._cloud)
+        raise NicInvalid("path", path, "/, /nodes or /instances")
+
+    def task(self, path: str, node: str, body: Any) -> dict[str, Any]:
+        """Do a task: POST /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}. Raises NicInvalid, NetcommonError."""
+        words = path.split("/")
+        if words[1:2] == ["nodes"] and words[3:] == ["tasks"]:
+            node = words[2]
+        elif words != ["", "tasks"]:
+            raise NicInvalid("path", path, "/tasks or /nodes/NODE/tasks")
+        if not isinstance(body, dict) or not {"task"} <= set(body) <= {"task", "params"} or not isinstance(body.get("params", {}), dict):
+            raise NicInvalid("body", json.dumps(body)[:200], 'an object: {"task": NAME, "params": {...}}')
+        task, params = body["task"], body.get("params", {})
+        if node:
+            self._is_on(node, task, params)
+        return table.perform(self._cloud, task if isinstance(task, str) else json.dumps(task), params)
+
+    def _is_on(self, node: str, task: Any, params: dict[str, Any]) -> None:
+        """Raise NicInvalid where a task is for an instance of another node; one that makes an instance makes it on the node."""
+        instances = Instances(self._cloud)
+        uuid = instances.node(node)
+        if task == "create":
+            params.setdefault("node", node)
+            where = instances.node(str(params["node"]))
+        else:
+            where = instances.find(str(params.get("name", ""))).node
+        if where != uuid:
+            raise NicInvalid("node", node, f"the node that {params.get('name', '')} is on")
+
+
+def _tasks() -> list[tuple[str, table.Task]]:
+    return list(table.TASKS.items())

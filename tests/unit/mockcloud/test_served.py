@@ -1,0 +1,223 @@
+"""A cloud that is served: tasks by HTTP, for programs and for the command line; what is wrong with a request is said."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.instances.table import TASKS
+from mockcloud.instances.tasks import Instances
+from mockcloud.served import client
+from mockcloud.served.server import LARGEST, Server
+from tests.support.cloud_checker import wrong
+from tests.support.killing_steps import opened
+from tests.support.mockcloud import Mockcloud
+
+FIRST = node_uuid(1)
+
+
+class Served:
+    """A cloud whose server answers in a thread of its own, one request after the other."""
+
+    def __init__(self, cloud: MockCloud) -> None:
+        self.cloud, self.server = cloud, Server(cloud)
+        self._asked = 0
+
+    def __call__(self, method: str, path: str, body: object = None, raw: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        """Ask as a program does; give status and document."""
+        serving = threading.Thread(target=self.server.handle_request)
+        serving.start()
+        way = http.client.HTTPConnection("localhost", timeout=60)
+        way.sock = client.connection(self.cloud.root)
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        way.request(method, path, data, headers)
+        answer = way.getresponse()
+        said = json.loads(answer.read())
+        way.close()
+        serving.join()
+        assert answer.headers["Content-Type"] == ("application/json" if answer.status == 200 else "application/problem+json")
+        return answer.status, said
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(2)
+        cloud.network("blue", {"subnet": "192.0.2.0/24"})
+        cloud.start()
+        made = Served(cloud)
+        yield made
+        made.server.close()
+    assert not (tmp_path / "cloud" / client.SOCKET).exists()
+
+
+def create(name: str = "web1", **params: object) -> dict[str, Any]:
+    return {"task": "create", "params": {"name": name, "nics": [{"network": "blue"}], "start": True, **params}}
+
+
+def test_a_program_has_an_instance_made_moved_and_deleted(served: Served) -> None:
+    status, said = served("GET", "/")
+    assert (status, said["system_type"], set(said["tasks"])) == (200, "Virtual", set(TASKS))
+    assert [each["hostname"] for each in served("GET", "/nodes")[1]["nodes"]] == ["mock1", "mock2"]
+    status, said = served("POST", "/nodes/mock1/tasks", create())
+    assert (status, said["instances"][0]["node"], said["instances"][0]["nics"][0]["shown"]) == (200, "mock1", "running")
+    assert served("POST", "/tasks", {"task": "migrate", "params": {"name": "web1", "node": "mock2"}})[1]["instances"][0]["node"] == "mock2"
+    assert served("GET", "/instances")[1]["instances"][0]["node"] == "mock2" and wrong(served.cloud) == []
+    logs = [path.name.partition("-")[2] for path in Path(served.cloud.root, "servers", FIRST, "logs").iterdir()]
+    assert sorted(logs) == ["create-web1.log", "migrate-web1.log"]
+    assert served("POST", "/tasks", {"task": "delete", "params": {"name": "web1"}}) == (200, {"instances": [], "refused": []})
+    assert served("GET", "/instances")[1]["instances"] == [] and wrong(served.cloud) == []
+
+
+def test_a_node_is_named_by_header_too(served: Served) -> None:
+    assert served("POST", "/tasks", create(), **{"X-Node": FIRST})[1]["instances"][0]["node"] == "mock1"
+    stop = {"task": "stop", "params": {"name": "web1"}}
+    status, said = served("POST", "/tasks", stop, **{"X-Node": "mock2"})
+    assert (status, said["detail"]) == (400, "node='mock2': expected the node that web1 is on")
+    assert served("POST", "/nodes/mock1/tasks", stop)[1]["instances"][0]["state"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "detail"),
+    [
+        ("/tasks", {"task": "clone", "params": {}}, 400, "task='clone': expected one of create, start"),
+        ("/tasks", {"task": "snapshot", "params": {"name": "web1"}}, 409, "a mock cloud has no snapshot"),
+        ("/tasks", {"task": 7}, 400, "task='7': expected one of"),
+        ("/tasks", {"task": "start"}, 400, "name='': expected a value: it is missing"),
+        ("/tasks", {"task": "start", "params": {"name": 7}}, 400, "name='7': expected text"),
+        (
+            "/tasks",
+            {"task": "start", "params": {"name": "web1", "now": True}},
+            400,
+            "now='True': expected no such parameter",
+        ),
+        ("/tasks", {"task": "start", "params": {"name": "web9"}}, 400, "INSTANCE='web9': expected the name of an instance"),
+        ("/tasks", {"task": "stop", "params": {"name": "web1", "ifdown": 1}}, 400, "ifdown='1': expected true or false"),
+        ("/tasks", {"task": "unplug", "params": {"name": "web1", "index": True}}, 400, "index='True': expected a number"),
+        ("/tasks", {"task": "unplug", "params": {"name": "web1", "index": -1}}, 400, "index='-1': expected a number"),
+        (
+            "/tasks",
+            {"task": "change", "params": {"name": "web1", "index": 0, "options": {"rate_in": 8}}},
+            400,
+            "an object of texts",
+        ),
+        ("/tasks", {"task": "create", "params": {"name": "web2", "node": "mock1", "nics": ["blue"]}}, 400, "expected a list of them"),
+        ("/tasks", {"task": "create", "params": {"name": "web2", "node": "mock1", "tags": ["a\tb"]}}, 400, "expected"),
+        ("/tasks", {"task": "create", "params": {"name": "../x", "node": "mock1"}}, 400, "expected"),
+        ("/tasks", {"task": "start", "params": {"name": "../../x"}}, 400, "INSTANCE='../../x': expected an instance name"),
+        ("/tasks", {"task": "start", "params": {"name": "x" * 250}}, 400, "expected the name of an instance"),
+        ("/tasks", create(node="mock1"), 409, "there is an instance web1 on mock1"),
+        ("/tasks", [], 400, "body='[]': expected an object"),
+        ("/tasks", {"task": "start", "params": []}, 400, "expected an object"),
+        ("/tasks", {"task": "start", "params": {}, "more": 1}, 400, "expected an object"),
+        ("/nodes/mock9/tasks", {"task": "start", "params": {"name": "web1"}}, 400, "NODE='mock9': expected"),
+        ("/nodes/mock1/task", {"task": "start", "params": {"name": "web1"}}, 400, "path='/nodes/mock1/task': expected"),
+        ("/", {"task": "start"}, 400, "path='/': expected"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_changes_nothing(served: Served, path: str, body: object, status: int, detail: str) -> None:
+    served("POST", "/tasks", create(node="mock1", start=False))
+    before = served("GET", "/instances")
+    found, said = served("POST", path, body)
+    assert (found, said["status"]) == (status, status) and detail in said["detail"]
+    assert served("GET", "/instances") == before
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"nonsense", b"[" * 100000, b"\xff"])
+def test_what_is_no_json_is_refused(served: Served, raw: bytes) -> None:
+    status, said = served("POST", "/tasks", raw=raw)
+    assert (status, said["exit"]) == (400, 64) and "body=" in said["detail"]
+
+
+def test_other_requests_are_refused(served: Served) -> None:
+    assert served("GET", "/nothing")[0] == 400
+    status, said = served("POST", "/tasks", **{"Content-Length": str(LARGEST + 1)})
+    assert status == 400 and "Content-Length" in said["detail"]
+
+
+def test_a_hooks_refusal_and_a_silent_registry_have_their_statuses(served: Served) -> None:
+    status, said = served("POST", "/nodes/mock1/tasks", create(nics=[{"network": "blue", "link": "br7"}]))
+    assert (status, said["exit"]) == (409, 69) and "bridge br7 does not exist" in said["detail"]
+    served.cloud.registry.wire.cut[FIRST] = "both"
+    status, said = served("POST", "/nodes/mock1/tasks", create("web2"))
+    assert (status, said["exit"]) == (503, 75) and "the registry does not show it" in said["detail"]
+
+
+def test_who_goes_away_ends_nothing(served: Served) -> None:
+    for said in (b"", b"POST /tasks HTTP/1.1\r\nContent-Length: 5\r\n\r\n", b"\0\0\0\0\r\n\r\n"):
+        connected = client.connection(served.cloud.root)
+        assert connected is not None
+        connected.sendall(said)
+        connected.close()
+        served.server.handle_request()
+    assert served("GET", "/")[0] == 200
+
+
+def test_the_command_line_asks_who_serves(served: Served) -> None:
+    """It says and ends with the same as without a server."""
+    run = Mockcloud(Path(served.cloud.root))
+    asked = iter(range(100))
+
+    def serving(times: int) -> threading.Thread:
+        def serve() -> None:
+            for _ in range(times):
+                next(asked)
+                served.server.handle_request()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        return thread
+
+    thread = serving(2)  # the first connection is to see whether somebody serves
+    made = run.json("instance", "create", "web1", "--node", "mock1", "--nic", "network=blue", "--start")
+    thread.join()
+    assert made["instances"][0]["nics"][0]["shown"] == "running" and Instances(served.cloud).find("web1").vm.state == "running"
+    thread = serving(1)
+    assert run.json("instance", "list")["instances"] == made["instances"]
+    thread.join()
+    thread = serving(2)
+    assert "mockcloud: INSTANCE='web9': expected the name of an instance" in run("instance", "start", "web9", status=64)
+    thread.join()
+    assert "another process is at work on the mock cloud" in run("list", status=75)
+
+
+def test_time_passes_while_nobody_asks(served: Served) -> None:
+    before, times = served.cloud.scheduler.now, iter([0.0, 1.5, 4.0])
+    served.server.timeout = 0.0
+
+    class Over(Exception):
+        pass
+
+    def now() -> float:
+        try:
+            return next(times)
+        except StopIteration:
+            raise Over from None
+
+    with pytest.raises(Over):
+        served.server.serve(now)
+    assert served.cloud.scheduler.now == before + 4.0
+    assert [each["alive"] for each in served.cloud.list()] == [True, True]
+
+
+def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    with opened(folder) as cloud, pytest.raises(Exception, match="cannot listen on"):
+        Server(cloud)
+
+
+def test_a_socket_that_was_left_is_taken_over(served: Served, tmp_path: Path) -> None:
+    with opened(tmp_path / "other") as cloud:
+        left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        left.bind(f"{cloud.root}/{client.SOCKET}")
+        left.close()
+        assert client.connection(cloud.root) is None
+        Server(cloud).close()
