@@ -1,6 +1,6 @@
 """Say how many nodes this machine can hold, before they are made: by memory, by inotify watches, by inodes and room of the file system.
 
-What a node needs was measured with five NICs on each (tests/bench/many_nodes.py), and is rounded up.
+What a node needs was measured with an instance of five NICs on each, and is rounded up.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from runtime.errors import HostRefused
 
-MEMORY = 256 << 10  #: bytes of a node whose agent runs: 175 KiB of its own, the registry's part, and what Python keeps back
-WATCHES = 3  #: two that every node has, and one of Ganeti's files
-INODES = 40
-DISK = 160 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
+MEMORY = 384 << 10  #: bytes of a node whose agent runs: its own, the registry's part, and what Python keeps back
+WATCHES = 3  #: of its records, and of Ganeti's files
+INODES = 100
+DISK = 256 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
 BASE = 64 << 20  #: bytes of memory without any node
 NUMBERS = 200_000  #: nodes at most: addresses of the admin network
 WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}

@@ -102,6 +102,8 @@ class MockNode:
         )
 
     def _asked(self, request: Request) -> None:
+        self.host.requests.clear()  # what was noted is not kept twice, for as long as the node runs
+        self.host.changes.clear()
         self._note(repr(request))
 
     # -- what a hypervisor does

@@ -19,12 +19,13 @@ T = TypeVar("T")
 
 def logged(cloud: MockCloud, name: str, work: Callable[[], T]) -> T:
     """Do ``work``, which is called ``name``; give what it gives. Raises what it raises, HostRefused where no log can be written."""
-    mark, began = len(cloud.log), cloud.registry.now
+    before, cloud.log, began = cloud.log, [], cloud.registry.now
     try:
         return work()
     finally:
         of: dict[str, list[str]] = {}
-        for line in cloud.log[mark:]:
+        lines, cloud.log = cloud.log, before  # they are on disk then: a cloud that is served for days keeps none in memory
+        for line in lines:
             of.setdefault(line.split(" ", 2)[1], []).append(line)
         for uuid, node in cloud.nodes.items():
             if node.name in of:

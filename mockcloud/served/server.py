@@ -28,6 +28,7 @@ PATIENCE = 5.0  #: seconds that a client may take for a part of its request
 LARGEST = 1 << 20  #: bytes of a request's body
 TICK = 0.1  #: seconds until time is let pass when nobody asks
 WAITING = 64
+LINES = 10_000  #: of what nodes do by themselves that are kept
 STATUSES = {64: 400, 75: 503}  #: exit status -> of HTTP; others are 409
 NODE = "X-Node"  #: names the node that a task is for, as the path may
 
@@ -114,6 +115,7 @@ class Server(BaseServer):
             self.handle_request()
             last, before = now(), last
             self._cloud.scheduler.passes(max(last - before, 0.0))
+            del self._cloud.log[:-LINES]
 
     def close(self) -> None:
         """Listen no more."""
