@@ -9,7 +9,7 @@ from netcommon.host.simulated import address
 from netcommon.host.simulated.host import MemoryHost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ADMIN = "eth0"  #: the device of a node's own NIC
 FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp")
@@ -29,22 +29,45 @@ PROFILES: dict[str, Profile] = {
 
 
 class Admin(NamedTuple):
-    """A node's own NIC: its MAC, its address and the length of that prefix."""
+    """A NIC of the node itself: its MAC, its address and the length of that prefix."""
 
     mac: str
     address: str
     length: int
 
 
-def build(profile: Profile, boot: str, number: int, admin: Admin | None = None) -> MemoryHost:
+class External(NamedTuple):
+    """A further NIC of the node itself, in a network whose name its device has."""
+
+    name: str
+    own: Admin
+
+
+def build(profile: Profile, boot: str, number: int, admin: Admin | None = None, external: Iterable[External] = ()) -> MemoryHost:
     """Make the host of a node, as it is after a boot. ``number``: of its network namespace."""
     host = MemoryHost(dict(profile.tables), boot, number)
     if admin is not None:
-        made = host.add_link(Link(0, ADMIN, address=admin.mac, up=True))
-        address.add(host.kernel, Address(AF_INET, admin.address, admin.length, made.index))
+        add(host, ADMIN, admin)
+    for each in external:
+        add(host, each.name, each.own)
     for bridge, uplink in profile.bridges.items():
         master = host.add_bridge(bridge).index
         host.add_link(Link(0, uplink, up=True, master=master))
     for setting in FORWARDING:
         host.kernel.settings.write(f"net/{setting}", "1")
     return host
+
+
+def add(host: MemoryHost, name: str, own: Admin) -> None:
+    """Give a host a NIC of its own."""
+    made = host.add_link(Link(0, name, address=own.mac, up=True))
+    address.add(host.kernel, Address(AF_INET, own.address, own.length, made.index))
+
+
+def taken(name: str) -> str:
+    """Say which nodes have a device of the name, "" for none."""
+    if name in ("lo", ADMIN):
+        return "every node has one"
+    return next(
+        (f"nodes of the profile {one} have one" for one, each in PROFILES.items() if name in (*each.bridges, *each.bridges.values())), ""
+    )

@@ -68,6 +68,11 @@ class MockRegistry:
             raise RuntimeError("the registry is stopped")
         return self.wire.registry
 
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, by the virtual clock."""
+        return self._loop.wall()
+
     def client(self, role: str = "operator", name: str = "root") -> Client:
         """Make a client of the registry's, which is answered at once."""
         return Client(self.wire, Identity(role, name, ORIGIN), self._loop.wall)  # type: ignore[arg-type]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.hardware import ADMIN, PROFILES, Admin
+from mockcloud.hardware import ADMIN, PROFILES, Admin, External
 from runtime.errors import HostRefused, NetcommonError
 from runtime.folder import Folder
 from runtime.validate import is_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SERVERS, NAME = "servers", "sysinfo.json"
 VIRTUAL = "Virtual"
@@ -24,22 +27,31 @@ class Sysinfo(NamedTuple):
     hostname: str
     profile: str
     admin: Admin
+    external: tuple[External, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Give what the file says; ``System Type`` tells everybody that nothing can really run there."""
         profile = PROFILES[self.profile]
         interfaces = {uplink: {"Link Status": "up", "Bridge": bridge} for bridge, uplink in profile.bridges.items()}
-        own = {"MAC Address": self.admin.mac, "ip4addr": self.admin.address, "Prefix": self.admin.length, "NIC Names": ["admin"]}
+        own = {ADMIN: _own(self.admin, "admin"), **{each.name: _own(each.own, each.name) for each in self.external}}
         return {
             "System Type": VIRTUAL,
             "UUID": self.uuid,
             "Number": self.number,
             "Hostname": self.hostname,
             "Profile": self.profile,
-            "Network Interfaces": {ADMIN: own, **interfaces},
+            "Network Interfaces": {**own, **interfaces},
             "Bridges": list(profile.bridges),
             "Tables": dict(profile.tables),
         }
+
+
+def _own(own: Admin, name: str) -> dict[str, Any]:
+    return {"MAC Address": own.mac, "ip4addr": own.address, "Prefix": own.length, "NIC Names": [name]}
+
+
+def _read(said: Mapping[str, Any]) -> Admin:
+    return Admin(said["MAC Address"], said["ip4addr"], said["Prefix"])
 
 
 def write(root: str, one: Sysinfo) -> None:
@@ -57,10 +69,9 @@ def read(root: str, uuid: str) -> Sysinfo | None:
         return None
     try:
         said = json.loads(data)
-        own = said["Network Interfaces"][ADMIN]
-        admin = Admin(own["MAC Address"], own["ip4addr"], own["Prefix"])
-        number: Any = said["Number"]
-        found = Sysinfo(said["UUID"], number, said["Hostname"], said["Profile"], admin)
+        interfaces, number = said["Network Interfaces"], said["Number"]
+        external = tuple(External(name, _read(each)) for name, each in interfaces.items() if name != ADMIN and "NIC Names" in each)
+        found = Sysinfo(said["UUID"], number, said["Hostname"], said["Profile"], _read(interfaces[ADMIN]), external)
         if found.uuid == uuid and found.profile in PROFILES and type(number) is int and found.document() == said:
             return found
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError):

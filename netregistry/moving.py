@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from netregistry.stores import files
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
-from netregistry.stores.etcd_facts import Facts, begun, facts
+from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, NEW, UNFINISHED, moved_to, removed, synchronise_folder
@@ -86,6 +86,9 @@ def _marked(client: Client, source: SqliteStore, name: str, found: Facts | None,
 
     try:
         return filled(client, source, name, found, last)
+    except Overtaken:
+        source.note(**{MARK: before})
+        raise
     except HostRefused as error:
         if marked and not _never(client, name):
             remedy = "netcommon registry move --to the same etcd, once it answers, finishes it"

@@ -19,7 +19,7 @@ from netregistry.model import keys
 from netregistry.stores.base import LARGEST, MOST, Put, Unavailable, Unknown, commit_size
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
-from netregistry.stores.etcd_facts import Facts, begun, facts
+from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.files import alone
 from netregistry.stores.sqlite import SqliteStore
@@ -111,14 +111,21 @@ def filled(client: Client, source: Store, name: str, before: Facts | None, last:
 
 
 def said(client: Client, to_say: Facts, before: Facts | None, clear: bool = True) -> None:
-    """Let an etcd say something else of the registry in it; where no answer came, look whether it does. ``clear``: and hold nothing."""
-    for _ in range(AGAIN):
+    """Let an etcd say something else of the registry in it; where no answer came, look whether it does. ``clear``: and hold nothing.
+
+    Raises Overtaken where it does not, and never has, since somebody else was first; HostRefused, Unavailable.
+    """
+    for attempt in range(AGAIN):
         try:
             begun(client, to_say, before, clear=clear)
         except (Unknown, HostRefused) as error:  # refused may be what was sent again
+            if isinstance(error, Overtaken) and not attempt:
+                raise
             found = facts(client)
             if found is not None and found.says == to_say.says:
                 return
+            if isinstance(error, Overtaken):
+                raise HostRefused(str(error)) from None  # what was sent first may have been done
             if isinstance(error, HostRefused):
                 raise
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mockcloud.cli.output import answer
 from mockcloud.rehearsal import report
 from mockcloud.rehearsal.copied import Copy, SettingsFile, keep, kept, node_named, read_file, records_of
 from mockcloud.rehearsal.importing import imported, with_seen
@@ -15,7 +16,7 @@ from mockcloud.rehearsal.rehearsing import Foretold, rehearsable, rehearse, task
 from mockcloud.rehearsal.settings import Given, differing, load
 from mockcloud.rehearsal.upgrading import upgraded
 from netcommon import __version__
-from netcommon.cli.output import emit, json_option, say
+from netcommon.cli.output import json_option, say
 from netcommon.lifecycle.context import Clock
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, escaped
@@ -32,10 +33,8 @@ SETTINGS = "[NODE=]FILE"
 @click.argument("folder", type=click.Path())
 @click.argument("source", type=click.Path(), default=STREAM)
 @click.option("--settings", multiple=True, metavar=SETTINGS, help="The nodes' config.toml, or one node's own; may be given several times.")
-@click.option(
-    "--seen", multiple=True, metavar="FILE", help="What `netcommon registry nic list --json`, or `node list --json`, has printed."
-)
-@click.option("--records", multiple=True, metavar="NODE=FOLDER", help="A copy of a node's /run/netcommon, for `rehearse --upgrade`.")
+@click.option("--seen", multiple=True, metavar="FILE", help="What netcommon registry nic list --json, or node list --json, has printed.")
+@click.option("--records", multiple=True, metavar="NODE=FOLDER", help="A copy of a node's /run/netcommon, for rehearse --upgrade.")
 @json_option
 def import_(folder: str, source: str, settings: tuple[str, ...], seen: tuple[str, ...], records: tuple[str, ...], as_json: bool) -> None:
     """Copy a cluster to a new FOLDER: what `netcommon registry export` has written, or Ganeti's config.data.
@@ -61,7 +60,7 @@ def import_(folder: str, source: str, settings: tuple[str, ...], seen: tuple[str
             "placed": placed,
             "records": len(copy.records),
         }
-        _answer("import", folder=folder, origin=copy.origin, revision=copy.revision, **counts, problems=list(copy.problems))
+        answer("import", folder=folder, origin=copy.origin, revision=copy.revision, **counts, problems=list(copy.problems))
         return
     for problem in copy.problems:
         say(f"mockcloud: {problem}", err=True)
@@ -109,7 +108,7 @@ def rehearse_(
     notes = _notes(copy, before, after)
     other = [one for file in copy.records if (one := upgraded(file, _of(after, file.node).settings)) is not None] if upgrade else []
     if as_json:
-        _answer("rehearse", **report.document(found, differs, notes, other))
+        answer("rehearse", **report.document(found, differs, notes, other))
     else:
         for line in report.text(found, differs, notes, each):
             say(line)
@@ -169,11 +168,6 @@ def _notes(copy: Copy, before: Mapping[str, Given], after: Mapping[str, Given]) 
     idle = sum(not rehearsable(nic) for nic in copy.nics)
     notes += [f"{idle} NICs have no mode, or are no instance's: no hypervisor brings them up"] if idle else []
     return notes + [f"not in the copy: {problem}" for problem in copy.problems]
-
-
-def _answer(name: str, **fields: object) -> None:
-    """Print the JSON document of the schema mockcloud-``name`` (docs/schemas)."""
-    emit({"schema": f"mockcloud-{name}", "version": 1, **fields})
 
 
 COMMANDS = {"import": import_, "rehearse": rehearse_}

@@ -14,15 +14,17 @@ from random import Random
 
 from netagent.loop import Action, Timer
 
-BEGIN = 1000.0  #: monotonic seconds at which every run begins
-EPOCH = 1.7e9  #: seconds since the epoch at BEGIN, where nobody says otherwise
+BEGIN = 1000.0  #: monotonic seconds at which a run begins that goes on with no other
+EPOCH = 1.7e9  #: seconds since the epoch at BEGIN
 
 
 class Scheduler:
-    """The one clock, and what is to be done by it. ``epoch``: seconds since the epoch at BEGIN; ``settle`` is called after each action."""
+    """The one clock, and what is to be done by it. ``wall``: seconds since the epoch at which it begins; ``settle`` is called after each
+    action. Both clocks of a run that goes on with another's nodes go on with that one's.
+    """
 
-    def __init__(self, seed: int, epoch: float = EPOCH) -> None:
-        self.now, self.epoch = BEGIN, epoch
+    def __init__(self, seed: int, wall: float = EPOCH) -> None:
+        self.now = BEGIN + wall - EPOCH
         self.chance = Random(seed)
         self.settle: Callable[[], None] = lambda: None
         self.steps = 0  #: actions that were run
@@ -81,7 +83,7 @@ class NodeLoop:
 
     def wall(self) -> float:
         """Seconds since the epoch."""
-        return self.scheduler.epoch - BEGIN + self.now()
+        return EPOCH - BEGIN + self.now()
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for what is being done; the other nodes go on meanwhile."""

@@ -5,8 +5,14 @@ from __future__ import annotations
 
 def main() -> None:
     """The console script."""
+    begin("netcommon.cli.group", "netcommon")
+
+
+def begin(module: str, program: str) -> None:
+    """Run a command line: the group that ``module`` has under the name of ``program``."""
     import signal
     import sys
+    from importlib import import_module
 
     from netcommon.cli import signals, streams
     from runtime.errors import Interrupted
@@ -14,10 +20,9 @@ def main() -> None:
     try:
         signals.take()
         streams.take()
-        from netcommon.cli.group import netcommon
-
+        group = getattr(import_module(module), program)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
-        netcommon.main(prog_name="netcommon")
+        group.main(prog_name=program)
     except streams.UnwrittenError as error:
         sys.exit(streams.end(error))
     except Interrupted:

@@ -54,27 +54,35 @@ AS_ROOT = "run it as root"
 
 
 class Failed(click.ClickException):
-    """An error of ours, said in one line on stderr, with its exit status."""
+    """An error of ours, said in one line on stderr, with its exit status. ``program``: who says it."""
 
-    def __init__(self, error: NetcommonError) -> None:
+    def __init__(self, error: NetcommonError, program: str = "netcommon") -> None:
         super().__init__(str(error))
-        self.status, self.advice = error.status, error.advice
+        self.status, self.advice, self.program = error.status, error.advice, program
 
     def show(self, file: IO[Any] | None = None) -> None:
         from netcommon.log import printable  # help needs none of it
 
         for line in self.message.split("\n"):  # what others have said may be in it: a terminal obeys no control character of theirs
-            click.echo(f"netcommon: {printable(line)}", file=file, err=file is None)
+            click.echo(f"{self.program}: {printable(line)}", file=file, err=file is None)
         if self.message.endswith(AS_ROOT):
             return  # it says so itself
         if self.status == UNAVAILABLE and os.geteuid() != 0:
-            click.echo(f"netcommon: this was not run by root, which may be the reason: {AS_ROOT}", file=file, err=file is None)
+            click.echo(f"{self.program}: this was not run by root, which may be the reason: {AS_ROOT}", file=file, err=file is None)
         elif self.advice:
-            click.echo(f"netcommon: next: {printable(self.advice)}", file=file, err=file is None)
+            click.echo(f"{self.program}: next: {printable(self.advice)}", file=file, err=file is None)
 
 
 class LazyGroup(click.Group):
-    """Commands by COMMANDS; turns the errors of this project into exit statuses."""
+    """Commands by ``groups``, which is as GROUPS, of modules below ``package``; turns the errors of this project into exit statuses."""
+
+    groups = GROUPS
+    package = "netcommon.cli.commands"
+
+    @property
+    def rows(self) -> dict[str, tuple[str, str]]:
+        """Give module and help of each command, by its name."""
+        return {name: row for group in self.groups.values() for name, row in group.items()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--json" in args:  # what is no command line is not parsed as far as the option itself
@@ -88,23 +96,24 @@ class LazyGroup(click.Group):
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self.rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        row = self.rows.get(cmd_name)
+        if row is None:
             return None
-        module = import_module("netcommon.cli.commands." + COMMANDS[cmd_name][0])
+        module = import_module(f"{self.package}.{row[0]}")
         return cast(click.Command, module.COMMANDS[cmd_name])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
-            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None  # with the names that are near
+            raise click.NoSuchCommand(error.command_name, possibilities=self.rows, ctx=ctx) from None  # with the names that are near
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))  # one column of help below all headings
-        for heading, commands in GROUPS.items():
+        width = max(map(len, self.rows))  # one column of help below all headings
+        for heading, commands in self.groups.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), text) for name, (_module, text) in commands.items()])
 
@@ -115,9 +124,10 @@ class LazyGroup(click.Group):
             _answer(ctx, error)
             raise
         except NetcommonError as error:
-            _answer(ctx, Failed(error))
-            Failed(error).show()
-            ctx.exit(error.status)
+            failed = Failed(error, self.name or "netcommon")
+            _answer(ctx, failed)
+            failed.show()
+            ctx.exit(failed.status)
 
 
 def _answer(ctx: click.Context, error: click.UsageError | Failed) -> None:

@@ -117,11 +117,15 @@ def _facts(place: Place, document: Document) -> Facts | None:
     return made
 
 
+class Overtaken(HostRefused):
+    """Say that an etcd was not as it was before, and that what was to be written there is not."""
+
+
 def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool = False) -> None:
     """Write what an etcd says of the registry in it, if it is as it was: ``before``; None: it holds nothing at all.
 
-    ``clear``: remove all keys of the registry. Raises HostRefused where it is not, or where not all members that answer hold it then; and
-    TryAgain where no answer came: look again.
+    ``clear``: remove all keys of the registry. Raises Overtaken where it is not, HostRefused where it holds something, or where not all
+    members that answer hold it then; and TryAgain where no answer came: look again.
     """
     document: Document = {"schema": SCHEMA, "epoch": said.epoch, "whole": said.whole, "source": said.source}
     if said.moved:
@@ -139,7 +143,7 @@ def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool 
     except Refusal as refused:
         raise HostRefused(f"{client.place} refuses it: {escaped(refused.message)}") from None
     if not done and before is not None:
-        raise HostRefused(f"somebody else has begun with {client.place}, too")
+        raise Overtaken(f"somebody else has begun with {client.place}, too")
     if not done:
         remedy = "a registry has an etcd of its own; one that was made there is left alone"
         raise HostRefused(f"{client.place} holds something already", remedy)

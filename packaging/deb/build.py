@@ -88,7 +88,8 @@ def stage(tree: Path, environ: dict[str, str]) -> None:
             copy(path, library / path.relative_to(ROOT), 0o755)
     libraries(library / "vendor", REQUIREMENTS, environ)
     copy(HERE / "leave.py", library / "leave.py")
-    copy(HERE / "netcommon", tree / "usr/bin/netcommon", 0o755)
+    for program in ("netcommon", "mockcloud"):
+        copy(HERE / program, tree / "usr/bin" / program, 0o755)
     for path in sorted((ROOT / "packaging/systemd").iterdir()):
         write(tree / "lib/systemd/system" / path.name, moved(path.read_text()))
     copy(ROOT / "packaging/tmpfiles.d/netcommon.conf", tree / "usr/lib/tmpfiles.d/netcommon.conf")
@@ -111,8 +112,8 @@ def documents(tree: Path) -> None:
         squeeze(tree / "usr/share/man" / f"man{path.suffix[1:]}" / f"{path.name}.gz", path.read_bytes())
     for path in sorted((ROOT / "packaging/completion").glob("*")):
         zsh = path.name.startswith("_") or path.suffix == ".zsh"
-        where = "usr/share/zsh/vendor-completions/_netcommon" if zsh else "usr/share/bash-completion/completions/netcommon"
-        copy(path, tree / where)
+        where = "usr/share/zsh/vendor-completions" if zsh else "usr/share/bash-completion/completions"
+        copy(path, tree / where / path.name)
     squeeze(tree / DOCUMENTS / "changelog.gz", (HERE / "changelog").read_bytes())
     write(tree / DOCUMENTS / "copyright", (HERE / "copyright").read_text() + licences(tree / LIBRARY / "vendor"))
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import click
 
-from netcommon.cli.group import COMMANDS, GROUPS, netcommon
+from mockcloud.cli.group import mockcloud
+from netcommon.cli.group import LazyGroup, netcommon
 from netcommon.cli.names import complete
 
 
@@ -34,6 +35,7 @@ class Command(NamedTuple):
     names: str  #: of what its arguments are names: "nics" of the node, "registry KIND" of the registry's, "" for none
     choices: tuple[str, ...]  #: its argument is one of these
     inner: tuple[Command, ...]
+    program: str = "netcommon"
 
 
 #: What an argument of netcommon registry is called -> of what it is a name.
@@ -42,10 +44,18 @@ REGISTRY = {"NETWORK": "networks", "NIC": "nics", "NODE": "nodes"}
 FILES = frozenset({"FILE", "FILENAME", "PATH"})
 
 
-def everything() -> Command:
-    """The group netcommon, with all in it."""
-    context = click.Context(netcommon, info_name="netcommon", help_option_names=["-h", "--help"])
-    return _command(netcommon, (), context, "Networking of virtual machines' NICs.")
+#: The programs: the group of each, and its summary.
+PROGRAMS: dict[str, tuple[click.Command, str]] = {
+    "netcommon": (netcommon, "Networking of virtual machines' NICs."),
+    "mockcloud": (mockcloud, "A simulated cluster of the real code, and rehearsals."),
+}
+
+
+def everything(program: str = "netcommon") -> Command:
+    """The group of a program, with all in it."""
+    group, short = PROGRAMS[program]
+    context = click.Context(group, info_name=program, help_option_names=["-h", "--help"])
+    return _command(group, (), context, short)
 
 
 def leaves(command: Command) -> Iterator[Command]:
@@ -57,7 +67,8 @@ def leaves(command: Command) -> Iterator[Command]:
 
 def grouped(root: Command) -> Iterator[tuple[str, list[Command]]]:
     """Yield each heading of help, and the commands below it."""
-    for heading, names in GROUPS.items():
+    group = PROGRAMS[root.program][0]
+    for heading, names in (group.groups if isinstance(group, LazyGroup) else {}).items():
         yield heading, [one for one in root.inner if one.words[0] in names]
 
 
@@ -69,7 +80,7 @@ def _command(found: click.Command, words: tuple[str, ...], context: click.Contex
             if one is None or one.hidden:
                 continue
             within = click.Context(one, parent=context, info_name=name)
-            said = COMMANDS[name][1] if not words and name in COMMANDS else one.get_short_help_str(200)
+            said = found.rows[name][1] if isinstance(found, LazyGroup) else one.get_short_help_str(200)
             inner.append(_command(one, (*words, name), within, said))
     arguments = [param for param in found.params if isinstance(param, click.Argument)]
     choices = next((tuple(map(str, one.type.choices)) for one in arguments if isinstance(one.type, click.Choice)), ())
@@ -82,6 +93,7 @@ def _command(found: click.Command, words: tuple[str, ...], context: click.Contex
         _names(words, arguments),
         choices,
         tuple(inner),
+        context.find_root().info_name or "",
     )
 
 

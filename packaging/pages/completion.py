@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pages.commands import Command, Option, everything, leaves
+from pages.commands import PROGRAMS, Command, Option, everything, leaves
 
 MADE = "# Made by packaging/make-man from the command line: change that, and run it."
 
@@ -19,14 +19,17 @@ REGISTRY = "/run/netregistry/names"
 
 def files() -> dict[str, str]:
     """The files of packaging/completion: name -> text."""
-    root = everything()
-    return {"netcommon": "\n".join(bash(root)) + "\n", "_netcommon": "\n".join(zsh(root)) + "\n"}
+    made: dict[str, str] = {}
+    for root in map(everything, PROGRAMS):
+        made |= {root.program: "\n".join(bash(root)) + "\n", f"_{root.program}": "\n".join(zsh(root)) + "\n"}
+    return made
 
 
 def bash(root: Command) -> Iterator[str]:
     """Needs bash alone, not the package bash-completion."""
     yield from (MADE, "")
-    yield f"""_netcommon_nics()
+    if root.program == "netcommon":
+        yield f"""_netcommon_nics()
 {{
     local path
     shopt -s nullglob  # of the subshell that this runs in
@@ -43,7 +46,7 @@ _netcommon_registry()
     for word in "${{names[@]}}"; do if [[ "$word" == "$cur"* ]]; then printf '%s\\n' "$word"; fi; done
 }}
 """
-    yield "_netcommon()\n{"
+    yield f"_{root.program}()\n{{"
     yield '    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word command="" words="" names=""'
     yield "    COMPREPLY=()"
     yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
@@ -83,13 +86,14 @@ _netcommon_registry()
     done < <($names)"""
     yield "}"
     yield ""
-    yield "complete -F _netcommon netcommon"
+    yield f"complete -F _{root.program} {root.program}"
 
 
 def zsh(root: Command) -> Iterator[str]:
     """An autoloaded function."""
-    yield from ("#compdef netcommon", MADE, "")
-    yield f"""_netcommon_nics() {{
+    yield from (f"#compdef {root.program}", MADE, "")
+    if root.program == "netcommon":
+        yield f"""_netcommon_nics() {{
     local -a names instances
     names=({STATE}/devices/*(N:t) {STATE}/nics/*.json(N:t:r) {DEFINED}/*.toml(N:t:r) {DEFINED}/by-device/*(N:t))
     instances=({STATE}/instances/*/*(N))
@@ -105,7 +109,7 @@ _netcommon_registry() {{
 """
     for one in (root, *leaves(root)):
         yield from _function(one)
-    yield '_netcommon "$@"'
+    yield f'_{root.program} "$@"'
 
 
 def _function(one: Command) -> Iterator[str]:
@@ -133,7 +137,7 @@ def _function(one: Command) -> Iterator[str]:
 
 
 def _name(one: Command) -> str:
-    return "_".join(("_netcommon", *one.words))
+    return "_".join((f"_{one.program}", *one.words))
 
 
 def _spec(option: Option) -> str:

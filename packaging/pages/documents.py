@@ -14,6 +14,7 @@ from netcommon.views.live.events import Event
 from netcommon.views.live.top import Top
 from netcommon.views.topology.model import NodeView
 from netcommon.views.trace.trail import Path
+from pages import mockcloud_documents
 from pages.registry_documents import (
     Registry,
     RegistryChange,
@@ -450,6 +451,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-registry-import-ganeti": (1, RegistryImportGaneti, ("registry import --ganeti",)),
     "netcommon-registry-compact": (1, RegistryCompact, ("registry compact",)),
     "netcommon-registry-status": (1, RegistryStatus, ("registry status",)),
+    **mockcloud_documents.DOCUMENTS,
     "mockcloud-import": (1, MockcloudImport, ("import",)),
     "mockcloud-rehearse": (1, MockcloudRehearse, ("rehearse",)),
 }

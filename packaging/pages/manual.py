@@ -11,7 +11,7 @@ from netcommon.options.model import DEFAULTS
 from netcommon.options.schema import OPTIONS
 from netcommon.settings.model import Settings
 from netcommon.settings.schema import KEYS, Key
-from pages.commands import Command, Option, everything, grouped, leaves
+from pages.commands import PROGRAMS, Command, Option, everything, grouped, leaves
 from pages.roff import body, escape, inline, page, plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,13 +31,27 @@ ABOUT_OPTIONS = (
     "`netcommon plan` and `netcommon explain` say which option of a NIC comes from where.",
 )
 
+FILES = {
+    "netcommon": (
+        ("/etc/netcommon/config.toml", "the settings, netcommon-config(5)"),
+        ("/etc/netcommon/nics.d/", "NICs of plain QEMU, netcommon-definition(5)"),
+        ("/run/netcommon/nics/", "the records of NICs, netcommon-record(5)"),
+        (DOCUMENTS, "the documents"),
+    ),
+    "mockcloud": (
+        ("/var/lib/mockcloud/", "a cloud, where no other folder is named"),
+        ("/var/lib/mockcloud/servers/UUID/", "a node: sysinfo.json, and its own /etc, /run and /var/lib"),
+        (f"{DOCUMENTS}/docs/mockcloud.md", "the document"),
+    ),
+}
+
 COMMAND, FORMAT, ADMINISTRATION = "1", "5", "8"
 
 
 def files() -> dict[str, str]:
     """The files of packaging/man: name -> text."""
-    root = everything()
-    made = {f"{_title(one)}.{COMMAND}": _command(one, root) for one in (root, *leaves(root)) if len(one.words) < 2}
+    roots = [everything(program) for program in PROGRAMS]
+    made = {f"{_title(one)}.{COMMAND}": _command(one, root) for root in roots for one in (root, *leaves(root)) if len(one.words) < 2}
     for section, name in ((ADMINISTRATION, "doors.md"), (FORMAT, "formats.md")):
         for title, text in _sections((REFERENCE / name).read_text()):
             made[f"{title}.{section}"] = _document(title, section, text)
@@ -59,7 +73,7 @@ def _statuses(without: Collection[str] = ()) -> Iterator[str]:
 
 
 def _title(command: Command) -> str:
-    return "-".join(("netcommon", *command.words))
+    return "-".join((command.program, *command.words))
 
 
 def _command(one: Command, root: Command) -> str:
@@ -76,8 +90,8 @@ def _command(one: Command, root: Command) -> str:
         parts.append(("COMMANDS", _commands(one)))
     parts.append(("EXIT STATUS", _statuses()))
     if not one.words:
-        parts.append(("FILES", _files()))
-    others = ["netcommon(1)"] if one.words else [f"{_title(inner)}(1)" for inner in root.inner]
+        parts.append(("FILES", _files(FILES[one.program])))
+    others = [f"{one.program}(1)"] if one.words else [f"{_title(inner)}(1)" for inner in root.inner]
     parts.append(("SEE ALSO", _also([*others, "netcommon-config(5)"])))
     return page(_title(one), COMMAND, __version__, one.short.rstrip(".")[:1].lower() + one.short.rstrip(".")[1:], parts)
 
@@ -90,7 +104,7 @@ def _commands(root: Command) -> Iterator[str]:
 
 
 def _synopsis(one: Command) -> Iterator[str]:
-    words = ["netcommon", *one.words]
+    words = [one.program, *one.words]
     yield ".PP"
     yield f"\\fB{escape(' '.join(words))}\\fR {escape(one.usage.split(' ', len(words))[-1])}"
 
@@ -109,13 +123,8 @@ def _listed(options: Iterable[Option]) -> Iterator[str]:
         yield inline(one.help)
 
 
-def _files() -> Iterator[str]:
-    for name, what in (
-        ("/etc/netcommon/config.toml", "the settings, netcommon-config(5)"),
-        ("/etc/netcommon/nics.d/", "NICs of plain QEMU, netcommon-definition(5)"),
-        ("/run/netcommon/nics/", "the records of NICs, netcommon-record(5)"),
-        (DOCUMENTS, "the documents"),
-    ):
+def _files(files: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, what in files:
         yield from (".TP", f"\\fI{escape(name)}\\fR", inline(what))
 
 

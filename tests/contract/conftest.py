@@ -11,7 +11,7 @@ from _pytest.runner import runtestprotocol
 from tests.contract.differences import NOT_YET
 from tests.contract.heard import Step
 from tests.contract.trace import TRACE
-from tests.contract.worlds import LinuxWorld, SimulatedWorld, World
+from tests.contract.worlds import LinuxWorld, SimulatedWorld, World, knows_vlans
 from tests.support.ovs import OpenVswitch
 
 MEMORY = pytest.param("memory", id="memory")
@@ -21,8 +21,8 @@ MACHINE = pytest.param("linux", id="linux", marks=pytest.mark.vm)
 
 @pytest.fixture(params=[MEMORY, LINUX])
 def world(request: pytest.FixtureRequest) -> World:
-    """A node with nothing on it."""
-    return SimulatedWorld() if request.param == "memory" else LinuxWorld(request.getfixturevalue("node"))
+    """A node with nothing on it. The simulated one knows VLANs where the running kernel does."""
+    return SimulatedWorld(vlans=knows_vlans()) if request.param == "memory" else LinuxWorld(request.getfixturevalue("node"))
 
 
 @pytest.fixture

@@ -117,8 +117,10 @@ def answered(connection: OvsEvents | FlowEvents) -> list[Event]:
     """Give what a daemon tells until it answers a question that is asked now."""
     found: list[Event] = []
     limit = time.monotonic() + PATIENCE * slowness()
-    if not connection.open():
-        return found
+    while not connection.open():
+        if not isinstance(connection, OvsEvents) or time.monotonic() > limit:
+            return found  # the bridge has gone
+        select.select([], [], [], 0.05)  # a busy server takes nobody in for a moment, and what happens before is not told
     while not connection.subscribed and connection.connected and time.monotonic() < limit:
         select.select([connection.descriptor], [], [], 0.1)
         found += connection.read()

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from netcommon.host.api.facts import Link, Route
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link, Route, Rule
 from netcommon.host.api.requests import AddRoute, SetLink, SetSysctl
 from tests.contract.worlds import World, do, index, told, view
 
@@ -239,6 +239,7 @@ def test_nothing_to_do(world: World) -> None:
 
 def test_the_ports_of_a_vrf(full_world: World) -> None:
     """Its device tells the table of what comes in by them."""
+    before = [view(full_world).rules(family) for family in (AF_INET, AF_INET6)]
     full_world.vrf("blue", 1300), full_world.veth("up0", "peer")
     blue, port = index(full_world, "blue"), index(full_world, "up0")
     assert do(full_world, SetLink(port, master=blue)) == [0]
@@ -246,7 +247,12 @@ def test_the_ports_of_a_vrf(full_world: World) -> None:
         assert [(link.name, link.kind, link.table) for link in each.links_of("vrf")] == [("blue", "vrf", 1300)]
         assert [(link.name, link.port_kind, link.table) for link in each.ports(blue)] == [("up0", "vrf", 0)]
         assert each.port(port) is None and each.vlans(port) == []
-    full_world.remove("blue")
+    full_world.vrf("red", 1301)
+    full_world.remove("red"), full_world.remove("blue")
+    for family, rules in zip((AF_INET, AF_INET6), before, strict=True):  # the kernel's own rule has come with the first, and stays
+        made = Rule(family, 1000, "", 0, 2, plain=False, narrowed=True, more=True)
+        for each in (view(full_world), full_world.host.snapshot()):
+            assert sorted(each.rules(family)) == sorted([*rules, made])
     left = view(full_world).link_at(port)
     assert left is not None and (left.master, left.port_kind, view(full_world).links_of("vrf")) == (0, "", [])
 

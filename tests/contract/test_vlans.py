@@ -102,6 +102,46 @@ def test_they_go_with_the_port(full_world: World) -> None:
     assert view(full_world).vlans(tap) == [DEFAULT]
 
 
+@pytest.mark.parametrize("pvid", [1, 4, 0])
+def test_a_bridge_is_in_the_default_itself(full_world: World, pvid: int) -> None:
+    """Nothing is asked of it as of a port; its VLAN goes with it, as those of its ports do."""
+    full_world.bridge("br0", vlan_filtering=True, default_pvid=pvid)
+    bridge, tap = index(full_world, "br0"), port(full_world)
+    expected = [BridgeVlan(pvid, pvid=True, untagged=True)] if pvid else []
+    for seen in (view(full_world), full_world.host.snapshot()):
+        assert seen.vlans(bridge) == expected
+    assert told(full_world, AddVlan(bridge, BridgeVlan(10))).errno == errno.EOPNOTSUPP
+    assert do(full_world, AddVlan(tap, BridgeVlan(10)), AddVlan(tap, BridgeVlan(11)), AddVlan(tap, BridgeVlan(20))) == [0, 0, 0]
+    full_world.remove("br0")
+    assert view(full_world).vlans(bridge) == view(full_world).vlans(tap) == []
+
+
+def test_they_go_with_the_device(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True)
+    tap = port(full_world)
+    assert do(full_world, AddVlan(tap, BridgeVlan(10))) == [0]
+    full_world.let_go("tap0")
+    assert list(view(full_world).carriers(10)) == []
+
+
+def test_another_bridge_has_another_default(full_world: World) -> None:
+    full_world.bridge("br0", vlan_filtering=True), full_world.bridge("br1", vlan_filtering=True, default_pvid=4)
+    tap = port(full_world)
+    assert do(full_world, AddVlan(tap, BridgeVlan(4, untagged=True)), SetLink(tap, master=index(full_world, "br1"))) == [0, 0]
+    assert view(full_world).vlans(tap) == [BridgeVlan(4, pvid=True, untagged=True)]
+
+
+def test_what_is_as_it_was(full_world: World) -> None:
+    """The kernel tells of what changes alone: each flag is a change."""
+    full_world.bridge("br0", vlan_filtering=True)
+    tap = port(full_world)
+    for vlan in (BridgeVlan(10), BridgeVlan(10), BridgeVlan(10, untagged=True), BridgeVlan(10, pvid=True), BridgeVlan(10, pvid=True)):
+        assert do(full_world, AddVlan(tap, vlan)) == [0]
+        assert view(full_world).vlans(tap) == [BridgeVlan(1, pvid=not vlan.pvid, untagged=True), vlan]
+    assert do(full_world, DeleteVlan(tap, 10), DeleteVlan(tap, 10), DeleteVlan(tap, 1)) == [0, 0, 0]
+    assert view(full_world).vlans(tap) == []
+
+
 def test_without_filtering_they_are_kept(full_world: World) -> None:
     """The kernel takes them, and does nothing with them."""
     full_world.bridge("br0")

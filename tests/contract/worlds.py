@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import socket
 import struct
@@ -75,9 +76,10 @@ class World(Protocol):
 class SimulatedWorld:
     """A MemoryHost."""
 
-    def __init__(self, system: bool = False, switch: bool = False) -> None:
-        """``system``: Open vSwitch uses its kernel module; ``switch``: it runs already, without a bridge."""
+    def __init__(self, system: bool = False, switch: bool = False, vlans: bool = True) -> None:
+        """``system``: Open vSwitch uses its kernel module; ``switch``: it runs already, without a bridge; ``vlans``: bridges know them."""
         self.host = MemoryHost()
+        self.host.kernel.has_vlans = vlans
         self.host.switch.condition = self.host.switch.condition._replace(there=switch)
         self.holder = HOLDER
         self._system = system
@@ -213,6 +215,13 @@ class LinuxWorld:
             self.ovs.vsctl("set", "Open_vSwitch", ".", f"external_ids:settled={os.urandom(4).hex()}")
 
 
+@functools.cache
+def knows_vlans() -> bool:
+    """Tell whether bridges of the running kernel know VLANs (CONFIG_BRIDGE_VLAN_FILTERING)."""
+    words = "link add br0 type bridge\nlink show br0\n"
+    return "vlan_default_pvid" in run("unshare", "--net", "ip", "-details", "-batch", "-", stdin=words)
+
+
 def made_address(number: int) -> str:
     """Give the MAC address of a device: those that come later have higher ones, as the simulated node's, and a bridge takes the lowest."""
     return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
@@ -247,4 +256,4 @@ def view(world: World) -> View:
     return world.host.view()
 
 
-__all__ = ["HOLDER", "LinuxWorld", "SimulatedWorld", "World", "do", "index", "sysctl", "told", "view", "wait_until"]
+__all__ = ["HOLDER", "LinuxWorld", "SimulatedWorld", "World", "do", "index", "knows_vlans", "sysctl", "told", "view", "wait_until"]

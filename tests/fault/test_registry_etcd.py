@@ -28,7 +28,7 @@ from runtime.errors import HostRefused
 from tests.support.authority import authority
 from tests.support.etcd import HOST, Cluster, free_ports, stopped, text
 from tests.support.gateway import Answer, gateway
-from tests.support.netns import wait_until
+from tests.support.netns import slowness, wait_until
 
 TOLD = 5.0  #: seconds within which it is told that there is no majority
 
@@ -456,7 +456,7 @@ def test_tls_with_a_certificate_on_both_sides(tmp_path: Path, monkeypatch: pytes
             assert watch.next(5.0).revision == done and not watch.next(0.0).changes
         place = cluster.place
         with monkeypatch.context() as patched:
-            patched.setattr("netregistry.stores.etcd.Client", partial(Client, told=0.5))  # asking again makes none of these better
+            patched.setattr("netregistry.stores.etcd.Client", partial(Client, told=0.5 * slowness()))  # asking again betters none
             for wrong, what in (
                 (place._replace(ca=str(foreign / "ca.pem")), "certificate is not accepted"),
                 (place._replace(cert=str(foreign / "cert.pem"), key=str(foreign / "key.pem")), "TLS fails"),
@@ -474,7 +474,7 @@ def test_tls_with_a_certificate_on_both_sides(tmp_path: Path, monkeypatch: pytes
             for connection in store.client._idle.pop(place.endpoints[0]):
                 connection.close()
             with monkeypatch.context() as patched, pytest.raises(Unavailable, match="certificate is not accepted"):
-                patched.setattr(store.client, "_told", 0.5)
+                patched.setattr(store.client, "_told", 0.5 * slowness())
                 store.get("a")
             for name, file in files.items():  # those that etcd accepts are found without a restart
                 shutil.copy(ours / f"{name}.pem", file)

@@ -209,6 +209,29 @@ def test_a_move_that_is_refused_when_the_etcd_may_be_whole_leaves_the_mark(
             assert named(registry) == ["first"]
 
 
+def test_a_move_that_another_one_overtakes_leaves_the_file_the_registry(
+    registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file's move begins after ours has marked its file, and before the etcd says that ours is whole: it never is."""
+    other = Registry(tmp_path / "other")
+
+    def act(client: Client, goes: Facts, before: Facts | None = None, clear: bool = False) -> None:
+        if goes.whole and not goes.source.startswith("other"):
+            begun(client, Facts("another", False, "other:1", 0), facts(client), True)
+        begun(client, goes, before, clear)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "begun", act)
+        with pytest.raises(HostRefused, match="somebody else"):
+            moving.move(str(registry.file), one.url)
+    with serving(registry):
+        assert named(registry, "second") == ["first", "second"]
+    other.command("move", "--to", one.url)
+    refused(registry, 69, "holds a registry already", "move", "--to", one.url)
+    with serving(registry):
+        assert named(registry) == ["first", "second"]
+
+
 def test_a_move_is_not_said_to_be_done_by_an_etcd_that_has_another_registry(registry: Registry, one: Cluster, tmp_path: Path) -> None:
     registry.command("move", "--to", one.url)
     other = Registry(tmp_path / "other")

@@ -65,6 +65,10 @@ def without(root: Path, names: tuple[str, ...]) -> None:
     status = root / "var/lib/dpkg/status"
     kept = [part for part in status.read_text().split("\n\n") if not part.startswith(tuple(f"Package: {name}" for name in names))]
     status.write_text("\n\n".join(kept))
+    diversions = root / "var/lib/dpkg/diversions"  # three lines each: of which file, to where, by which package
+    lines = diversions.read_text().splitlines()
+    triples = [lines[at : at + 3] for at in range(0, len(lines), 3)]
+    diversions.write_text("".join(f"{line}\n" for triple in triples if not triple[2].startswith(names) for line in triple))
     for name in names:
         for path in (root / "var/lib/dpkg/info").glob(f"{name}*"):
             path.unlink()

@@ -7,7 +7,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -62,6 +62,7 @@ class System:
             self._folder(folder, self.random.choice(FOLDERS) if self.random.random() < 0.6 / len(folders) else "folder")
         for path in paths:
             if path == needed and os.path.isdir(os.path.dirname(self.root + path)) and self.random.random() < 0.9:
+                self._remove(path)
                 self._place(path, self.random.choice(NEEDED), paths)
             if os.path.isdir(os.path.dirname(self.root + path)) and not os.path.lexists(self.root + path):
                 self._place(path, self.random.choice(STATES if self.random.random() < 1 / len(paths) else COMMON), paths)
@@ -86,6 +87,11 @@ class System:
             target = os.path.relpath(target, os.path.dirname(path))
         os.symlink(target, self.root + path)
         os.utime(self.root + path, ns=(0, self.random.randrange(10**18)), follow_symlinks=False)
+
+    def _remove(self, path: str) -> None:
+        """Take away what the running system has there, which an overlay shows."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.root + path)
 
     def _folder(self, path: str, kind: str) -> None:
         where, elsewhere = self.root + path, f"/srv/{path.strip('/').replace('/', '-')}"

@@ -174,7 +174,7 @@ class View(Protocol):
         ...
 
     def vlans(self, index: int) -> Sequence[BridgeVlan]:
-        """The VLANs of a port of a bridge, VIDs rising."""
+        """Return the VLANs of a bridge or a port of one, VIDs rising."""
         ...
 
     def vlan_states(self, index: int) -> Mapping[int, int]:

@@ -45,7 +45,7 @@ class Source(View, Protocol):
     """A live view that can also tell everything at once."""
 
     def every_vlan(self) -> Sequence[tuple[int, BridgeVlan]]:
-        """Pairs of device index and VLAN of all bridge ports."""
+        """Pairs of device index and VLAN of all bridges and their ports."""
         ...
 
     def every_vlan_state(self) -> Mapping[int, Mapping[int, int]]:

@@ -126,7 +126,7 @@ class KernelView:
         return [vlan for at, vlan in self._vlans(index) if at == index] if index > 0 else []
 
     def every_vlan(self) -> Sequence[tuple[int, BridgeVlan]]:
-        """Pairs of device index and VLAN of all bridge ports."""
+        """Pairs of device index and VLAN of all bridges and their ports."""
         return self._vlans(0)
 
     def vlan_states(self, index: int) -> Mapping[int, int]:

@@ -35,7 +35,7 @@ class PortState(NamedTuple):
 
 
 class PortVlan(NamedTuple):
-    """A VLAN of a bridge's port."""
+    """A VLAN of a bridge's port, or of the bridge itself."""
 
     index: int  # type: ignore[assignment]
     vlan: BridgeVlan

@@ -31,6 +31,8 @@ LARGEST_MTU = {"tun": 65521}  #: of others 65535
 LARGEST_ALIAS = 255
 IPV6_METRIC = 1024
 LOOPBACK = 1  #: the index of lo
+FIRST_PVID = 1  #: of a bridge that is just made, whatever it is to have
+VRF_PREFERENCE, OF_KERNEL = 1000, 2  #: of the rules that come with the first VRF (vrf_fib_rule); RTPROT_KERNEL
 BLACKHOLE = 6  #: RTN_BLACKHOLE
 NO_ADDRESS = "00:00:00:00:00:00"
 
@@ -71,7 +73,9 @@ class Kernel:
         self.unanswered: set[tuple[int, int, str]] = set()  #: family, index and address of neighbours that do not answer
         self.counters: dict[int, Counters] = {}  #: what devices have carried, as a test says
         self.addresses: list[Address] = []
-        self.vlans: dict[int, dict[int, BridgeVlan]] = {}
+        self.has_vlans = True  #: bridges know VLANs (CONFIG_BRIDGE_VLAN_FILTERING)
+        self.has_vrf_rules = False  #: there has been a VRF
+        self.vlans: dict[int, dict[int, BridgeVlan]] = {}  #: of the ports of bridges, and of bridges themselves
         self.bridge_ports = BridgePorts(self)
         self.tc = TrafficControl(lambda index: index in self.links, tell)
         self._chosen: dict[int, Chosen] = {}
@@ -111,6 +115,10 @@ class Kernel:
             self._chosen[made.index] = Chosen(mtu=made.mtu != ETHERNET, address=bool(link.address))
         self.tell(MADE, Setting(made.index))
         self.put(made)
+        if made.kind == "bridge":
+            self._add_own_vlan(made)
+        elif made.kind == "vrf":
+            self._add_vrf_rules()
         return made
 
     def put(self, link: Link) -> Link:
@@ -176,6 +184,7 @@ class Kernel:
             self._leave(port)
         if link.master:
             self._leave(self.links[index])
+        self._leave_vlans(index)
         link, self._going = self.links.pop(index), 0
         self.assigned.discard(index)
         self._drop_addresses(lambda address: address.index == index)
@@ -282,9 +291,8 @@ class Kernel:
             raise Refused(errno.ELOOP, "Can not enslave a bridge to a bridge")
         if len(self.ports(master)) >= MAXIMUM_PORTS:
             raise Refused(errno.EXFULL)
-        vid = bridge.default_pvid
-        self.vlans[link.index] = {vid: BridgeVlan(vid, pvid=True, untagged=True)} if vid else {}
         self.put(self.links[link.index]._replace(master=master, port_kind="bridge"))
+        self._join_default_vlan(link.index, bridge.default_pvid)
         self._follow(master)
         self.tell_port(link.index)
 
@@ -293,8 +301,8 @@ class Kernel:
         if link.port_kind == "bridge":
             self.tell_port(link.index)
             self.tell(GONE, PortState(link.index))
+        self._leave_vlans(link.index)
         self.put(self.links[link.index]._replace(master=0, port_kind=""))
-        self.vlans.pop(link.index, None)
         self.bridge_ports.forget(link.index)
         self._follow(link.master)
 
@@ -316,6 +324,16 @@ class Kernel:
             return
         link, vlans = self.links[index], tuple(sorted(self.vlans.get(index, {}).values()))
         self.tell(ALTERED, PortState(index, link.master, self.bridge_ports.port(index), vlans, self.links[link.master].address))
+
+    def _add_vrf_rules(self) -> None:
+        """Add the rules that look up the table of a packet's VRF: they come with the first VRF, and stay."""
+        if self.has_vrf_rules:
+            return
+        self.has_vrf_rules = True
+        for family in (AF_INET, AF_INET6):
+            rule = Rule(family, VRF_PREFERENCE, "", 0, OF_KERNEL, plain=False, narrowed=True, more=True)
+            if rule not in self.rules:
+                self.add_rule(rule)
 
     def add_rule(self, rule: Rule) -> None:
         if rule in self.rules:
@@ -389,6 +407,8 @@ class Kernel:
         port = self._bridge_port(index)
         if not 1 <= vlan.vid <= 4094:
             raise Refused(errno.EINVAL)
+        if port.get(vlan.vid) == vlan:  # nothing is told of what is no change
+            return
         if vlan.pvid:
             for vid, other in port.items():
                 port[vid] = other._replace(pvid=False)
@@ -405,10 +425,30 @@ class Kernel:
             self.tell(GONE, PortVlan(index, gone))
             self.tell_port(index)
 
+    def _add_own_vlan(self, bridge: Link) -> None:
+        """Put a new bridge into its default VLAN, and before that into the first one: what it is to have is set when it is there."""
+        self._join_default_vlan(bridge.index, FIRST_PVID)
+        if bridge.default_pvid != FIRST_PVID:
+            self._leave_vlans(bridge.index)
+            self._join_default_vlan(bridge.index, bridge.default_pvid)
+
+    def _join_default_vlan(self, index: int, vid: int) -> None:
+        """Put a bridge or a new port of it into the default VLAN; 0: into none."""
+        if self.has_vlans:
+            made = self.vlans[index] = {vid: BridgeVlan(vid, pvid=True, untagged=True)} if vid else {}
+            self._tell_vlans(MADE, index, made)
+
+    def _leave_vlans(self, index: int) -> None:
+        self._tell_vlans(GONE, index, self.vlans.pop(index, {}))
+
+    def _tell_vlans(self, how: str, index: int, vlans: dict[int, BridgeVlan]) -> None:
+        for vlan in vlans.values():
+            self.tell(how, PortVlan(index, vlan))
+
     def _bridge_port(self, index: int) -> dict[int, BridgeVlan]:
         if index not in self.links:
             raise Refused(errno.ENODEV, "unknown ifindex")
-        if index not in self.vlans:
+        if index not in self.vlans or self.links[index].kind == "bridge":
             raise Refused(errno.EOPNOTSUPP)
         return self.vlans[index]
 

@@ -73,7 +73,7 @@ class BridgePorts:
         if isinstance(request, FlushPort):
             self._forget_learned(index)
             return DONE
-        vlans, mac = self._kernel.vlans[index], request.mac.lower()
+        vlans, mac = self._kernel.vlans.get(index, {}), request.mac.lower()
         if request.vid and request.vid not in vlans:
             return Answer(errno.EINVAL)
         vids = [request.vid] if request.vid else [0, *vlans]

@@ -157,7 +157,7 @@ class MemoryView:
         return sorted(self._kernel.vlans.get(index, {}).values())
 
     def every_vlan(self) -> Sequence[tuple[int, BridgeVlan]]:
-        """Pairs of device index and VLAN of all bridge ports."""
+        """Pairs of device index and VLAN of all bridges and their ports."""
         return [(index, vlan) for index in self._kernel.vlans for vlan in self.vlans(index)]
 
     def vlan_states(self, index: int) -> Mapping[int, int]:

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mockcloud.cloud import ADMINS, OUI, MockCloud, node_uuid
-from mockcloud.replaced.transport import Client
 from runtime import membership
 from runtime.errors import HostRefused
-from runtime.folder import Folder
 from runtime.paths import Paths
-
-
-@contextmanager
-def opened(root: Path, seed: int = 1) -> Iterator[MockCloud]:
-    cloud = MockCloud(str(root), seed)
-    try:
-        yield cloud
-    finally:
-        cloud.close()
+from tests.support.killing_steps import Killed, killed, opened
 
 
 def known(cloud: MockCloud) -> dict[str, list[str]]:
@@ -79,30 +65,6 @@ def test_another_start_goes_on_later_with_the_same_nodes(tmp_path: Path) -> None
         assert cloud.registry.registry.local.core.now() > was
         cloud.start(60.0)
         assert cloud.list() == before and cloud.counted() == (2, 2, 2, 0)
-
-
-class Killed(BaseException):
-    """Stands for a kill -9."""
-
-
-@contextmanager
-def killed(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[list[int]]:
-    """End the process before its ``at``th step: a request of the registry, a file that is written or removed, a folder that goes."""
-    steps = [0]
-
-    def counting(work: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*given: Any, **named: Any) -> Any:
-            steps[0] += 1
-            if steps[0] == at:
-                raise Killed
-            return work(*given, **named)
-
-        return step
-
-    with monkeypatch.context() as patch:
-        for owner, name in ((Client, "_asked"), (Folder, "write"), (Folder, "remove"), (shutil, "rmtree")):
-            patch.setattr(owner, name, counting(getattr(owner, name)))
-        yield steps
 
 
 def everywhere(root: Path, monkeypatch: pytest.MonkeyPatch, first: int, then: int) -> int:

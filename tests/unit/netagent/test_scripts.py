@@ -132,7 +132,7 @@ def test_one_that_is_none_cannot_be_started(tmp_path: Path, execute: Launcher) -
 
 
 def test_no_time_left(tmp_path: Path, execute: Launcher) -> None:
-    assert go(tmp_path, "#!/bin/sh\n", execute, seconds=0).timed_out
+    assert go(tmp_path, "#!/bin/sh\nexec sleep 60\n", execute, seconds=0).timed_out
 
 
 def test_how_systemd_run_is_called(tmp_path: Path, recorded: Path) -> None:

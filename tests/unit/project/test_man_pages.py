@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.cli.group import COMMANDS
+from mockcloud.cli.group import mockcloud as mockcloud_group
+from netcommon.cli.group import COMMANDS, LazyGroup
 from netcommon.options.schema import OPTIONS
 from netcommon.settings.schema import KEYS
 from tests.support.bootstrap import ROOT
 from tests.support.cli import UUIDS
 
+MOCKCLOUD = mockcloud_group.rows if isinstance(mockcloud_group, LazyGroup) else {}
 MAN, COMPLETION = ROOT / "packaging" / "man", ROOT / "packaging" / "completion"
 PAGES = sorted(MAN.iterdir())
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".IP", ".RS", ".RE", ".nf", ".fi", ".nh", ".ad"}
@@ -32,24 +34,25 @@ def test_they_are_as_the_program_is() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_reference_names_every_document_of_a_command() -> None:
+@pytest.mark.parametrize(("program", "page", "least"), [("netcommon", "commands.md", 40), ("mockcloud", "mockcloud-commands.md", 7)])
+def test_the_reference_names_every_document_of_a_command(program: str, page: str, least: int) -> None:
     """Also that of an option which makes it another one, such as --dry-run: the schemas say by what they are printed."""
-    rows = dict(re.findall(r"^\| \[`([a-z -]+)`\].*\| ([^|]*) \|$", (ROOT / "docs/reference/commands.md").read_text(), re.M))
+    rows = dict(re.findall(r"^\| \[`([a-z -]+)`\].*\| ([^|]*) \|$", (ROOT / "docs/reference" / page).read_text(), re.M))
     seen = 0
-    for path in (ROOT / "docs/schemas").glob("*.json"):
+    for path in (ROOT / "docs/schemas").glob(f"{program}-*.json"):
         by = json.loads(path.read_text())["description"].partition("Printed by: ")[2].rstrip(".")
-        for command in re.findall(r"netcommon ([a-z -]+?) --json", by):
+        for command in re.findall(rf"{program} ([a-z -]+?) --json", by):
             words, _, option = command.partition(" --")
             cell = f"[{path.stem}](../schemas/{path.name})" + (f" with `--{option}`" if option else "")
             assert cell in rows[words].split(", "), (command, rows[words])
             seen += 1
-    assert seen > 40
+    assert seen > least
 
 
 def test_what_is_out_of_date_is_seen_and_written(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "packaging", tmp_path / "packaging", ignore=shutil.ignore_patterns("deb", "__pycache__"))
     shutil.copytree(ROOT / "docs" / "reference", tmp_path / "docs" / "reference", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("runtime", "netagent", "netregistry"):
+    for name in ("runtime", "netagent", "netregistry", "mockcloud"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "netcommon", tmp_path / "netcommon", ignore=shutil.ignore_patterns("__pycache__"))
     help_of_up = tmp_path / "netcommon" / "cli" / "commands" / "up.py"
@@ -64,6 +67,7 @@ def test_what_is_out_of_date_is_seen_and_written(tmp_path: Path) -> None:
 def test_every_command_door_and_format_has_its_page() -> None:
     names = {path.name for path in PAGES}
     assert {"netcommon.1", *(f"netcommon-{command}.1" for command in COMMANDS)} <= names
+    assert {"mockcloud.1", *(f"mockcloud-{command}.1" for command in MOCKCLOUD)} <= names
     doors = {path.name for path in (ROOT / "hooks").iterdir() if not path.is_dir()} - {"launcher"}
     assert {f"{door}.8" for door in doors} == {name for name in names if name.endswith(".8")}
     assert {name for name in names if name.endswith(".5")} == {
@@ -120,12 +124,13 @@ def node(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def completed(node: Path, *words: str) -> list[str]:
+def completed(node: Path, *words: str, program: str = "netcommon") -> list[str]:
     """What Tab offers after these words."""
-    program = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _netcommon; '
-    program += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    script = f'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() {{ :; }}; _{program}; '
+    script += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    path = node / "completion" if program == "netcommon" else COMPLETION / program
     done = subprocess.run(
-        ["bash", "--norc", "-c", program, "bash", str(node / "completion"), "netcommon", *words],
+        ["bash", "--norc", "-c", script, "bash", str(path), program, *words],
         capture_output=True, text=True, check=True, cwd=node, env={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.stderr == ""
@@ -164,6 +169,12 @@ def completed(node: Path, *words: str) -> list[str]:
 )
 def test_bash_completes(node: Path, words: tuple[str, ...], offered: list[str]) -> None:
     assert completed(node, *words) == offered
+
+
+def test_bash_completes_mockcloud(node: Path) -> None:
+    assert completed(node, "", program="mockcloud") == sorted(MOCKCLOUD)
+    assert completed(node, "create", "--pro", program="mockcloud") == ["--profile"]
+    assert completed(node, "create", "--profile", "s", program="mockcloud") == ["single"]
 
 
 def test_no_python_is_run_by_either() -> None:

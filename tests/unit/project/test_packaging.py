@@ -69,7 +69,15 @@ def test_nothing_else_is_in_it(tree: Path) -> None:
     """No bytecode, nothing compiled for one machine, nothing of tests, and nothing outside of a few folders."""
     found = files(tree)
     assert not [path for path in found if path.endswith((".pyc", ".so", ".c", ".pyi.in")) or "__pycache__" in path or "/tests/" in path]
-    places = ("DEBIAN/", "etc/default/netcommon", "etc/iproute2/", "lib/systemd/system/netcommon-", f"{LIBRARY}/", "usr/bin/netcommon")
+    places = (
+        "DEBIAN/",
+        "etc/default/netcommon",
+        "etc/iproute2/",
+        "lib/systemd/system/netcommon-",
+        f"{LIBRARY}/",
+        "usr/bin/netcommon",
+        "usr/bin/mockcloud",
+    )
     shared = ("doc/netcommon/", "man/man", "python3/runtime.d/netcommon", "bash-completion/", "zsh/")
     places += ("usr/lib/tmpfiles.d/netcommon.conf", *(f"usr/share/{place}" for place in shared))
     assert not [path for path in found if not path.startswith(places)]
@@ -97,9 +105,10 @@ def test_the_libraries_are_all_there_and_the_command_finds_them(tree: Path) -> N
     named = re.findall(r"^([a-z0-9]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     vendor = tree / LIBRARY / "vendor"
     assert {path.name.removesuffix(".dist-info") for path in vendor.glob("*.dist-info")} == {"-".join(pair) for pair in named}
-    program = (tree / "usr/bin/netcommon").read_text().replace("/usr/lib/netcommon", str(tree / LIBRARY))
-    done = subprocess.run(["/usr/bin/python3", "-ISB", "-c", program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("netcommon ")
+    for name in ("netcommon", "mockcloud"):
+        program = (tree / "usr/bin" / name).read_text().replace("/usr/lib/netcommon", str(tree / LIBRARY))
+        done = subprocess.run(["/usr/bin/python3", "-ISB", "-c", program, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith(f"{name} ")
     copyright_file = (tree / "usr/share/doc/netcommon/copyright").read_text()
     assert all(f"{name} {version}, in" in copyright_file for name, version in named)
 

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from mockcloud.cli.group import mockcloud as group
 from mockcloud.rehearsal.command import COMMANDS
 from mockcloud.rehearsal.copied import CLUSTER, REST, lines_of
 from netcommon import __version__
-from netcommon.cli.group import LazyGroup
 from tests.support.bootstrap import ROOT
 from tests.support.ganeti_configuration import MASTERS, NETWORKS, NICS, Cluster
 from tests.support.rehearsing import NODES, RealNode, copy, nic
@@ -23,13 +22,6 @@ from tests.support.rehearsing import UUIDS as NIC_UUIDS
 
 SCHEMAS = {name: json.loads((ROOT / "docs" / "schemas" / f"mockcloud-{name}.json").read_text()) for name in COMMANDS}
 EXPORT = b"".join(lines_of(copy()))
-
-
-class Group(LazyGroup):
-    """A group of these commands alone, which ends for errors as netcommon does."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return COMMANDS.get(cmd_name)
 
 
 class Mockcloud:
@@ -45,7 +37,7 @@ class Mockcloud:
 
     def __call__(self, *words: str, status: int = 0, stdin: bytes | None = None) -> Any:
         """Give what it has printed on stdout; where it fails, the lines on stderr."""
-        result = CliRunner().invoke(Group("mockcloud"), words, input=stdin, prog_name="mockcloud", catch_exceptions=False)
+        result = CliRunner().invoke(group, words, input=stdin, prog_name="mockcloud", catch_exceptions=False)
         assert result.exit_code == status, f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
         return result.stdout if status == 0 or not result.stderr else result.stderr
 
@@ -242,7 +234,7 @@ def test_bad_input_is_refused_in_one_line(mockcloud: Mockcloud, copied: str, nam
     before = sorted(path.name for path in mockcloud.folder.iterdir())
     line, *more = mockcloud(*words(mockcloud, copied), status=status).splitlines()
     assert [text for text in named if text not in line] == [] and "\x1b" not in line
-    assert all(each.startswith("netcommon: next: ") for each in more) and len(more) <= 1
+    assert all(each.startswith("mockcloud: next: ") for each in more) and len(more) <= 1
     assert not (mockcloud.folder / "x").exists()
     assert [name for name in sorted(path.name for path in mockcloud.folder.iterdir()) if name.startswith(".") and name not in before] == []
 

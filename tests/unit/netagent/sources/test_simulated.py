@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from netagent.events import (
@@ -22,15 +24,17 @@ from netagent.events import (
     Event,
     Gone,
     LinkGone,
+    Mark,
 )
 from netagent.sources.simulated import SimulatedFlows, SimulatedKernel, SimulatedNft, SimulatedOvs
-from netcommon.host.api.facts import AF_INET, AF_INET6, FLOW_MARK, OVS_MARK, PROTOCOL, Address, Link, OvsPort, Route, Rule
+from netcommon.host.api.facts import AF_INET, AF_INET6, FLOW_MARK, OVS_MARK, PROTOCOL, Address, BridgeVlan, Link, OvsPort, Route, Rule
 from netcommon.host.api.nftables import NETDEV, Drop, NftChain, NftRule, NftTable, Put
 from netcommon.host.api.requests import (
     AddAddress,
     AddFdb,
     AddRoute,
     AddRule,
+    AddVlan,
     DeleteFlows,
     DeleteOvsPort,
     DeleteRoute,
@@ -130,6 +134,45 @@ def test_uplinks_and_vlan_interfaces(host: MemoryHost, kernel: SimulatedKernel) 
     host.remove_link("eth0")  # the VLAN interface goes with it
     found = kernel.read()
     assert LinkGone(made.index) in found and Gone(((VLAN, (0, 5)),)) in found
+
+
+def test_vlans_of_bridges_and_their_ports(host: MemoryHost, kernel: SimulatedKernel) -> None:
+    """A bridge is in its default VLAN itself, and in the first one before that; what is no change is not told."""
+    bridge, tap = host.add_bridge("br4", vlan_filtering=True, default_pvid=4).index, index(host, "tap0")
+    assert of_vlans(kernel.read()) == [Changed(vlan(bridge, 1)), Gone(vlan(bridge, 1)), Changed(vlan(bridge, 4))]
+    assert of_vlans(after(host, kernel, SetLink(tap, master=bridge))) == [Changed(vlan(tap, 4))]
+    ten = AddVlan(tap, BridgeVlan(10, pvid=True))
+    assert of_vlans(after(host, kernel, ten, ten, AddVlan(tap, BridgeVlan(4, untagged=True)))) == [Changed(vlan(tap, 10))]
+    assert of_vlans(after(host, kernel, SetLink(tap, master=0))) == [Gone(vlan(tap, 4)), Gone(vlan(tap, 10))]
+    host.remove_link("br4")
+    assert of_vlans(kernel.read()) == [Gone(vlan(bridge, 4))]
+
+
+def test_a_kernel_that_knows_no_vlans(host: MemoryHost, kernel: SimulatedKernel) -> None:
+    host.kernel.has_vlans = False
+    bridge, tap = host.add_bridge("br4").index, index(host, "tap0")
+    assert of_vlans(after(host, kernel, SetLink(tap, master=bridge), AddFdb(tap, "fe:00:00:00:00:01"))) == []
+    assert [answer.errno for answer in host.execute([AddVlan(tap, BridgeVlan(10))], stop=True)] == [errno.EOPNOTSUPP]
+    assert of_vlans(kernel.read()) == [] and host.view().vlans(bridge) == host.view().vlans(tap) == []
+
+
+def test_the_first_vrf_brings_rules(host: MemoryHost, kernel: SimulatedKernel) -> None:
+    """They stay when it goes, and the next one brings none."""
+    for number, told in ((1300, 2), (1301, 0)):
+        host.add_link(Link(0, "blue", "vrf", table=number))
+        assert kernel.read().count(Changed(())) == told
+        host.remove_link("blue")
+        assert Changed(()) not in kernel.read()
+    assert [rule.preference for rule in host.kernel.rules].count(1000) == 2
+
+
+def vlan(device: int, vid: int) -> tuple[Mark, ...]:
+    return (VLAN, (device, vid)), (VLAN, (device, 0))
+
+
+def of_vlans(events: list[Event]) -> list[Event]:
+    """Leave out what is about no VLAN of a bridge's."""
+    return [event for event in events if isinstance(event, Changed | Gone) and event.marks and event.marks[0][0] == VLAN]
 
 
 def test_nothing_is_read_to_tell_it(host: MemoryHost) -> None:

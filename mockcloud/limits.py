@@ -1,0 +1,82 @@
+"""Say how many nodes this machine can hold, before they are made: by memory, by inotify watches, by inodes and room of the file system.
+
+What a node needs was measured with five NICs on each (tests/bench/many_nodes.py), and is rounded up.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from runtime.errors import HostRefused
+
+MEMORY = 256 << 10  #: bytes of a node whose agent runs: 175 KiB of its own, the registry's part, and what Python keeps back
+WATCHES = 3  #: two that every node has, and one of Ganeti's files
+INODES = 40
+DISK = 160 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
+BASE = 64 << 20  #: bytes of memory without any node
+NUMBERS = 200_000  #: nodes at most: addresses of the admin network
+WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
+
+
+class Room(NamedTuple):
+    """Say what there is, in nodes, and of what there is least."""
+
+    nodes: int
+    least: str  #: one of WORD
+    has: int
+    needs: int  #: for one node
+
+
+def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Room:
+    """Look at this machine. What cannot be read limits nothing."""
+    disk = os.statvfs(_there(root))
+    found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
+    for least, has, needs in (
+        ("memory", _memory(proc, cgroup), MEMORY),
+        ("watches", _number(f"{proc}/sys/fs/inotify/max_user_watches"), WATCHES),
+        ("inodes", disk.f_favail if disk.f_files else None, INODES),
+        ("disk", disk.f_bavail * disk.f_frsize, DISK),
+    ):
+        if has is not None:
+            found.append(Room(max(has - (BASE if least == "memory" else 0), 0) // needs, least, has, needs))
+    return min(found)
+
+
+def check(number: int, there: int, room: Room) -> None:
+    """Raise HostRefused where ``number`` nodes do not fit, ``there`` of which are on disk already."""
+    fit = room.nodes + (there if room.least in ("inodes", "disk") else 0)
+    if number > fit:
+        has, needs = (each if room.least not in ("memory", "disk") else f"{each >> 10} KiB" for each in (room.has, room.needs))
+        text = f"{number} nodes are more than this machine can hold: {fit} fit, by {WORD[room.least]} ({has} free, {needs} for a node)"
+        raise HostRefused(text, f"ask for {fit} at most, or make room")
+
+
+def _memory(proc: str, cgroup: str) -> int | None:
+    """Give what is free of the memory, or of what this process' group may have (cgroup v2)."""
+    free = []
+    try:
+        for line in Path(f"{proc}/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                free.append(int(line.split()[1]) << 10)
+    except (OSError, ValueError, IndexError):
+        pass
+    most, used = _number(f"{cgroup}/memory.max"), _number(f"{cgroup}/memory.current")
+    if most is not None and used is not None:
+        free.append(max(most - used, 0))
+    return min(free, default=None)
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text(encoding="ascii"))
+    except (OSError, ValueError):  # "max" says that there is no limit
+        return None
+
+
+def _there(path: str) -> str:
+    """Give the folder, or the nearest above it that is there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path) or "/"
+    return path

@@ -1,0 +1,77 @@
+"""Keep what a mock cloud is as a whole: cloud.json in its folder, and the lock of the one process that works on it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import NamedTuple
+
+from mockcloud.replaced.scheduler import EPOCH
+from runtime.errors import HostRefused, TryAgain, escaped
+from runtime.folder import Folder
+
+FILE = "cloud.json"
+LOCK = "lock"
+KEPT = 60.0  #: seconds of virtual time from one note of the time to the next
+LONGEST = 1 << 16  #: bytes
+
+
+class State(NamedTuple):
+    """``starts``: how often it was opened; ``time``: seconds since the epoch; ``closed``: that is when it ended; ``external``: networks
+    in which every node has a NIC of its own.
+    """
+
+    starts: int = 0
+    time: float = EPOCH
+    closed: bool = True
+    external: tuple[str, ...] = ()
+
+    @property
+    def later(self) -> float:
+        """Give a time after all that was done: one that was killed has noted its time KEPT ago at most."""
+        return self.time + (1.0 if self.closed else 2 * KEPT)
+
+
+def there(root: str) -> bool:
+    """Tell whether there is a cloud in the folder."""
+    return os.path.exists(f"{root}/{FILE}")
+
+
+def read(root: str) -> State:
+    """Read it; that of a cloud that begins, where there is none. Raises HostRefused."""
+    with Folder.make(root) as folder:
+        data = folder.read(FILE, LONGEST)
+    if data is None:
+        return State()
+    try:
+        said = json.loads(data)
+        found = State(said["starts"], said["time"], said["closed"], tuple(said["external"]))
+        sorts = type(found.starts), type(found.time), type(found.closed), *map(type, found.external)
+        if sorts == (int, float, bool, *[str] * len(found.external)) and found.time >= EPOCH and set(said) == set(State._fields):
+            return found
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise HostRefused(f"{root}/{FILE} is not what mockcloud has written", "put it back, or begin in another folder")
+
+
+def write(root: str, state: State) -> None:
+    """Write it. Raises HostRefused."""
+    with Folder.make(root) as folder:
+        folder.write(FILE, json.dumps(state._asdict()).encode("ascii") + b"\n", 0o644)
+
+
+def lock(root: str) -> int:
+    """Keep others out until the descriptor is closed, or this process ends. Raises TryAgain, HostRefused."""
+    with Folder.make(root):
+        pass
+    try:
+        descriptor = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostRefused(f"{escaped(f'{root}/{LOCK}')}: {error.strerror}", "remove what is in the way") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise TryAgain(f"another process is at work on the mock cloud in {escaped(root)}") from None
+    return descriptor
