@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.host.api.requests import SetLink
-from netcommon.operations.rule import left_behind as rules_left_behind
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
@@ -44,7 +43,12 @@ def sweep(node: Node, view: View, link: Link, mode: str, known: Iterable[Operati
 
 def left_behind(view: View, link: Link, mode: str) -> list[Owned]:
     """List what of ours is on the name of the device ``link``, in the way of a NIC of ``mode``."""
-    found = rules_left_behind(view, link)
+    found: list[Owned] = []
+    rules = [rule for family in (AF_INET, AF_INET6) for rule in view.rules(family, link.name)]
+    if rules:
+        from netcommon.operations.rule import left_behind as rules_left_behind  # few names have any
+
+        found += rules_left_behind(view, link, rules)
     port = view.ovs_port(link.name) if link.port_kind == "openvswitch" else _held(view, link, mode)
     if port is not None and port.owner:
         from netcommon.operations.ovs import owned_port

@@ -210,9 +210,8 @@ def removal(rule: Rule) -> str:
     return f"ip -{version} rule del {does(rule)} preference {rule.preference}"
 
 
-def left_behind(view: View, link: Link) -> list[Owned]:
-    """Return what is nobody's of the rules for the device ``link``, with no record of it left: ours, and those of Ganeti's script."""
-    rules = [rule for family in (AF_INET, AF_INET6) for rule in view.rules(family, link.name)]
+def left_behind(view: View, link: Link, rules: Sequence[Rule]) -> list[Owned]:
+    """Return what is nobody's of the ``rules`` for the device ``link``, with no record of it left: ours, and those of Ganeti's script."""
     found = [_owned(rule) for rule in rules if rule.protocol == PROTOCOL and rule.plain]
     if len(found) < len(rules):
         from netcommon.operations.ganeti_rule import left_on

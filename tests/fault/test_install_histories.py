@@ -26,10 +26,10 @@ from netcommon.install.targets import HOOKS_DIR, NETWORKD, OPERATIONS, PKGLIBDIR
 from netcommon.scripts.door_files import MARKER
 from runtime.errors import NetcommonError
 from tests.support import syscalls
-from tests.support.sample import FULL
+from tests.support.sample import drawn
 from tests.support.systems import ENDINGS, PROGRAMS, Interruption, Killed, System, immutable
 
-HISTORIES, ON_OVERLAY = (10_000, 300) if FULL else (400, 8)
+HISTORIES, ON_OVERLAY = drawn(400, 2500, 10_000), drawn(8, 75, 300)
 
 #: The paths of each kind of install, and the folders that they are in.
 PATHS = {

@@ -36,13 +36,13 @@ from runtime.paths import Paths
 from runtime.record import CHANGING
 from tests.support import figures
 from tests.support.interleave import Ended, Scheduler, process
-from tests.support.sample import FULL
+from tests.support.sample import FULL, drawn
 from tests.support.sim import MODES, UUIDS, Killed, Sim, nic, plain
 
 WORKERS = 16
 BURSTS = 10  #: of one history
-HISTORIES = 500 if FULL else 5
-PARTS = 20 if FULL else 1  #: of the histories, each with a seed of its own
+HISTORIES = drawn(5, 150, 500)
+PARTS = HISTORIES // 25 or 1  #: of the histories, each with a seed of its own
 SECONDS = 30.0  #: a call's limit, by the simulated clock
 TAPS = ("tap0", "tap1", "tap2")
 KINDS = sorted(mode for mode in MODES if mode != "routed, prefix")

@@ -1,4 +1,4 @@
-"""Which of many cases the default run takes; ``tests/run --full`` takes all."""
+"""Choose which of many cases the default run takes; ``tests/run --full`` takes all, but of those that are drawn by a seed a part."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 FULL = os.environ.get("NETCOMMON_TESTS_FULL") == "1"
+DRAWN = os.environ.get("NETCOMMON_TESTS_DRAWN") == "all"  #: all of the drawn ones, in a full run: hours
 
 T = TypeVar("T")
 
@@ -18,3 +19,8 @@ def sample(cases: Sequence[T], count: int) -> list[T]:
     if count < 2:
         return list(cases[:count])
     return [cases[round(position * (len(cases) - 1) / (count - 1))] for position in range(count)]
+
+
+def drawn(by_default: int, full: int, every: int) -> int:
+    """Give how many drawn cases are tried, the first ones of ``every``: those of a full run end within its time."""
+    return by_default if not FULL else every if DRAWN else full

@@ -9,12 +9,12 @@ from tests.support.fuzz import place as places
 from tests.support.fuzz.fuzz import Fuzz
 from tests.support.fuzz.place import Place
 from tests.support.node import Node
-from tests.support.sample import FULL
+from tests.support.sample import drawn
 
 pytestmark = pytest.mark.slow  # emulated, and Open vSwitch's program is asked about most frames
 
-FRAMES = 20_000 if FULL else 1_500
-ASKED = 5_000 if FULL else 400  #: on Open vSwitch, whose program is asked about most of them
+FRAMES = drawn(1_500, 6_000, 20_000)
+ASKED = drawn(400, 1_500, 5_000)  #: on Open vSwitch, whose program is asked about most of them
 
 
 @pytest.mark.parametrize("mode", ["bridged", "routed"])

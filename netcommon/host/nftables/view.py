@@ -27,11 +27,14 @@ class NftView:
     _nft: Callable[[], Nftables]  #: opens the socket to ask by, where nobody has yet
 
     def nft_table(self, family: int, name: str) -> NftTable | None:
-        from netcommon.host.nftables import decode as nfdecode  # only guarded NICs need them
-        from netcommon.host.nftables import encode as nfencode
+        from netcommon.host.nftables import encode as nfencode  # only guarded NICs need it
 
         body = self._nft_one(nfencode.get_table(family, name))
-        return None if body is None else _sane(nfdecode.table, body)
+        if body is None:
+            return None
+        from netcommon.host.nftables import decode as nfdecode  # the first NIC of a table does not
+
+        return _sane(nfdecode.table, body)
 
     def nft_tables(self, family: int) -> Sequence[NftTable]:
         from netcommon.host.nftables import decode as nfdecode
@@ -40,11 +43,14 @@ class NftView:
         return [_sane(nfdecode.table, body) for body in self._nft_dump(nfencode.dump_tables(family))]
 
     def nft_chain(self, family: int, table: str, name: str) -> NftChain | None:
-        from netcommon.host.nftables import decode as nfdecode
         from netcommon.host.nftables import encode as nfencode
 
         body = self._nft_one(nfencode.get_chain(family, table, name))
-        return None if body is None else _sane(nfdecode.chain, body)
+        if body is None:
+            return None
+        from netcommon.host.nftables import decode as nfdecode
+
+        return _sane(nfdecode.chain, body)
 
     def nft_chains(self, family: int) -> Sequence[NftChain]:
         from netcommon.host.nftables import decode as nfdecode

@@ -16,11 +16,11 @@ from netregistry.model.history import Identity
 from netregistry.request import Call
 from netregistry.state import shown
 from tests.support.registry import OPERATOR
-from tests.support.sample import sample
+from tests.support.sample import drawn, sample
 from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
 
-HISTORIES = 10_000
 SAMPLE = 150
+HISTORIES = drawn(10_000, 2500, 10_000)
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
 
 
