@@ -395,9 +395,12 @@ class Instances:
         return {each["node"]: each["report"] for each in self._client.all("reports", nic=uuid)}
 
     def _state(self, uuid: str) -> str:
-        """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not."""
-        reported = next((report["state"] for report in self._reports(uuid).values()), "")
-        return f"reported as {reported}" if reported else "wanted" if self._item(uuid) is not None else ""
+        """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not.
+
+        One that is reported as stopped is: an agent that was started since then takes that back when it first compares all.
+        """
+        running = [report["state"] for report in self._reports(uuid).values() if report["state"] != "stopped"]
+        return f"reported as {running[0]}" if running else "wanted" if self._item(uuid) is not None else ""
 
     def _lack(self, nics: Iterable[Nic], node: str, states: Sequence[str]) -> str:
         """Say which NIC a node does not report in one of ``states``, where "" is no report; "" for none."""

@@ -81,6 +81,17 @@ def test_an_instance_is_created_started_stopped_and_deleted(run: Mockcloud) -> N
     assert run.json("instance", "list")["instances"] == [] and checked(run) == []
 
 
+def test_what_was_stopped_when_it_was_deleted_is_forgotten_with_time(run: Mockcloud) -> None:
+    """An agent that was started after the crash does not know what was reported before; its first comparison does."""
+    run("instance", "create", "web1", "--node", "mock1", *PAIR, "--start")
+    run("instance", "crash", "web1")
+    run("instance", "delete", "web1")
+    with opened(run.folder) as cloud:
+        cloud.ready([FIRST, SECOND], 5.0)
+        cloud.scheduler.passes(700.0)
+        assert list(cloud.registry.client().all("reports")) == [] and wrong(cloud) == []
+
+
 def test_tags_and_networks_come_to_the_hook(run: Mockcloud) -> None:
     run("instance", "create", "web1", "--node", "mock1", "--nic", "network=blue", "--tag", "netcommon:0:rate_in:8mbit", "--start")
     (path,) = (run.folder / "servers" / FIRST / "run/netcommon/nics").glob("*.json")
