@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,7 @@ def ganeti(node: Node, tmp_path: Path) -> Iterator[Node]:
         (tmp_path / name).mkdir()
     syscalls.mount("overlay", "/usr/lib", "overlay", options=f"lowerdir=/usr/lib,upperdir={tmp_path}/upper,workdir={tmp_path}/work")
     try:
+        shutil.rmtree("/usr/lib/ganeti", ignore_errors=True)  # that of a machine that has Ganeti
         version("3.0")
         upgrade("3.0")
         Path("/usr/lib/ganeti/default").symlink_to("/etc/ganeti/lib")
