@@ -11,7 +11,8 @@
     bench    tests/bench, last and alone; in a full run the minutes of rebuilding too
     guard    the machine's own network is as before
 
-Three processes share the files of kernel, in nine parts, each in namespaces of its own, and two those of unit, in six: many tests wait.
+Three processes share the files of kernel, in nine parts, each in namespaces of its own, and two those of unit and of fault, in six: most
+tests wait.
 
 --full runs every case instead of a sample, file by file (three at a time of kernel, two of fault and of unit, which goes folder by folder:
 the longest first), and remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be
@@ -66,7 +67,7 @@ LONGEST = (
     *(f"tests/fault/test_{name}.py" for name in ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")),
     *(f"tests/unit/{name}/" for name in ("netcommon/lifecycle", "netagent/sync")),
 )
-AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane; of fault in a full run
+AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane
 SHARES = 3  #: of each process's files: who has ended with one of them takes the next, so that both end together
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
@@ -270,7 +271,7 @@ def kernel_folders() -> list[str]:
 
 def fault(options: Options) -> Result:
     """tests/fault, on the running kernel."""
-    return rooted(options, "fault", ["tests/fault"], AT_ONCE["fault"] if options.full else 1)  # beside others it has time
+    return rooted(options, "fault", ["tests/fault"], AT_ONCE["fault"])
 
 
 def warm(options: Options) -> Result:
