@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from tests.support import figures, strace
 from tests.support.cases import SWITCHED, Host, network
 from tests.support.netns import run, slowness, wait_until
 from tests.support.node import Node
-from tests.support.ovs import OpenVswitch
+from tests.support.ovs import RUN, OpenVswitch
 from tests.support.routed import ours
 from tests.support.rundoor import BASE, rundoor
 from tests.support.sample import FULL, sample
@@ -53,6 +54,15 @@ class Point(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.daemon} {self.plight} {f'at {self.call} {self.number}' if self.call else 'before'}"
+
+
+def _manages() -> bool:
+    with socket.socket(socket.AF_UNIX) as made:
+        try:
+            made.connect(f"{RUN}/ovs0.mgmt")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
 
 
 class Switched:
@@ -86,6 +96,7 @@ class Switched:
             self.ovs.start_switch()
             wait_until(lambda: os.path.exists("/sys/class/net/ovs0"), 5, "ovs0")
             run("ip", "link", "set", "ovs0", "up")
+        wait_until(_manages, 10, "the switch lets ovs0 be managed")  # of its database it says so a moment before
 
     def disturbed(self, door: str, point: Point) -> tuple[int, str, float]:
         """Runs the door with the fault: status, stderr, seconds."""
