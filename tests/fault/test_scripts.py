@@ -14,7 +14,7 @@ import pytest
 
 from tests.kernel.test_doors_parallel import environment
 from tests.support import figures
-from tests.support.netns import run, slowness, wait_until
+from tests.support.netns import run, slowness, wait_until, waited
 from tests.support.node import Node
 from tests.support.rundoor import BASE, HOOKS, rundoor
 from tests.support.sample import FULL, sample
@@ -82,13 +82,13 @@ class Ended(NamedTuple):
 
 
 def door(name: str, variables: dict[str, str], *arguments: str) -> Ended:
-    """Runs a door until it ends, and until nobody holds its outputs any more."""
+    """Runs a door until it ends, and until nobody holds its outputs any more. Seconds for which others had the processors do not count."""
     start = time.monotonic()
     argv = ["prlimit", f"--data={MEMORY}", str(HOOKS / name), *arguments]
     with subprocess.Popen(argv, env={**BASE, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/") as child:
         assert child.stdout is not None
         said = child.stdout.read()
-        seconds = time.monotonic() - start
+        seconds = time.monotonic() - start - waited(child.pid)
     return Ended(child.returncode, said.decode(), seconds)
 
 
