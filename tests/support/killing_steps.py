@@ -13,6 +13,7 @@ import pytest
 from mockcloud.cloud import MockCloud
 from mockcloud.replaced.transport import Client
 from runtime.folder import Folder
+from tests.support.sample import sample
 
 
 class Killed(BaseException):
@@ -56,26 +57,21 @@ def everywhere(
     work: Callable[[MockCloud], object],
     picture: Callable[[MockCloud], object],
 ) -> int:
-    """Cut ``work`` off at each step, and do it again in another process; ``picture`` is then as without. Give how many steps there are."""
+    """Cut ``work`` off at steps, and do it again in another process; ``picture`` is then as without. Give how many steps there are."""
     with opened(root / "whole") as cloud:
         prepare(cloud)
-        work(cloud)
+        with killed(monkeypatch, 0) as steps:
+            work(cloud)
     with opened(root / "whole") as cloud:
         whole = picture(cloud)
-    at = 0
-    while True:
-        at += 1
+    for at in sample(range(1, steps[0] + 1), 4):
         folder = root / str(at)
         with opened(folder) as cloud:
             prepare(cloud)
-            with killed(monkeypatch, at) as steps:
-                try:
-                    work(cloud)
-                except Killed:
-                    pass
-                else:
-                    return steps[0]
+            with killed(monkeypatch, at), pytest.raises(Killed):
+                work(cloud)
         with opened(folder) as cloud:
             work(cloud)
             now = picture(cloud)
             assert now == whole, f"cut off at step {at}: {now}, and not {whole}"
+    return steps[0]

@@ -11,8 +11,7 @@
     bench    tests/bench, last and alone; in a full run the minutes of rebuilding too
     guard    the machine's own network is as before
 
-Three processes share the files of kernel, in nine parts, each in namespaces of its own, and two those of unit and of fault, in six: most
-tests wait.
+Three processes share the files of kernel, in nine parts, each in namespaces of its own, and two those of unit, in six: many tests wait.
 
 --full runs every case instead of a sample, file by file (three at a time of kernel, two of fault and of unit, which goes folder by folder:
 the longest first), and remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be
@@ -67,8 +66,8 @@ LONGEST = (
     *(f"tests/fault/test_{name}.py" for name in ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")),
     *(f"tests/unit/{name}/" for name in ("netcommon/lifecycle", "netagent/sync")),
 )
-AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane
-SHARES = 3  #: of each process's files: who has ended with one of them takes the next, so that both end together
+AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane; of fault in a full run: beside the others it has time
+PARTS = {"unit": 6, "kernel": 9, "fault": 3}  #: of a lane's files: who has ended with one takes the next, so that all end together
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
 ALONE = ("tests/fault/test_rebuilding.py",)
@@ -184,13 +183,22 @@ def marks(options: Options, *excluded: str) -> str:
 
 
 def grouped(
-    options: Options, lane: str, folders: list[str], expression: str, seconds: int, at_once: int = 1, by_folder: bool = False
+    options: Options,
+    lane: str,
+    folders: list[str],
+    expression: str,
+    seconds: int,
+    at_once: int = 1,
+    parts: int = 1,
+    by_folder: bool = False,
 ) -> Result:
-    """A lane of pytest: so many processes at once, each with its share of the files; in a full run one process for each file (or for
-    each folder, ``by_folder``: where files take less than a process does to begin), and those that passed before are not run again.
+    """A lane of pytest in so many ``parts``, ``at_once`` of them, each with its share of the files.
+
+    In a full run there is one process for each file (or for each folder, ``by_folder``: where files take less than a process does to
+    begin), and those that passed before are not run again.
     """
     alone = os.geteuid() == 0
-    if options.extra or (at_once == 1 and not options.full):
+    if options.extra or (parts == 1 and not options.full):
         return pytest(options, lane, folders, expression, seconds, alone)
     done = progress.Progress(ROOT, bootstrap.cache() / "full")
     files = longest_first(files_of(folders))
@@ -209,7 +217,7 @@ def grouped(
         return part
 
     def share(number: int) -> Result:
-        return named_part(options, f"part {number + 1} of {shares} of {lane}", files[number::shares], seconds)
+        return named_part(options, f"part {number + 1} of {parts} of {lane}", files[number::parts], seconds)
 
     def one(name: str) -> Result:
         before = done.passed(name)
@@ -225,17 +233,16 @@ def grouped(
     named: dict[str, list[str]] = {}
     for file in files:
         named.setdefault(str(Path(file).parent) if by_folder else file, []).append(file)
-    shares = SHARES * at_once
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            parts = list(pool.map(one, named) if options.full else pool.map(share, range(shares)))
+            results = list(pool.map(one, named) if options.full else pool.map(share, range(parts)))
         except BaseException:  # such as a signal: its threads would go on to the end
             ENDING.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
                 process.kill()
             raise
-    return Result(sum(part.passed for part in parts), sum(part.failed for part in parts))
+    return Result(sum(part.passed for part in results), sum(part.failed for part in results))
 
 
 def files_of(folders: Sequence[str]) -> list[str]:
@@ -255,12 +262,12 @@ def longest_first(files: Sequence[str]) -> list[str]:
 
 def unit(options: Options) -> Result:
     """tests/unit."""
-    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 1200, AT_ONCE["unit"], by_folder=True)
+    return grouped(options, "unit", ["tests/unit"], marks(options, "vm", "bench"), 1200, AT_ONCE["unit"], PARTS["unit"], by_folder=True)
 
 
 def kernel(options: Options) -> Result:
     """Everything else that the running kernel can do."""
-    return rooted(options, "kernel", kernel_folders(), AT_ONCE["kernel"])
+    return rooted(options, "kernel", kernel_folders(), AT_ONCE["kernel"], PARTS["kernel"])
 
 
 def kernel_folders() -> list[str]:
@@ -271,7 +278,7 @@ def kernel_folders() -> list[str]:
 
 def fault(options: Options) -> Result:
     """tests/fault, on the running kernel."""
-    return rooted(options, "fault", ["tests/fault"], AT_ONCE["fault"])
+    return rooted(options, "fault", ["tests/fault"], AT_ONCE["fault"] if options.full else 1, PARTS["fault"])
 
 
 def warm(options: Options) -> Result:
@@ -280,12 +287,12 @@ def warm(options: Options) -> Result:
     return rooted(options._replace(full=False, agents=True), "warm", paths, seconds=2400)
 
 
-def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1, seconds: int = 1200) -> Result:
+def rooted(options: Options, lane: str, folders: list[str], at_once: int = 1, parts: int = 1, seconds: int = 1200) -> Result:
     """A lane of pytest that changes the kernel's network."""
     if os.geteuid() != 0:
         say(f"the {lane} lane needs root")
         return Result(0, 1)
-    return grouped(options, lane, folders, marks(options, "vm", "bench"), seconds, at_once)
+    return grouped(options, lane, folders, marks(options, "vm", "bench"), seconds, at_once, parts)
 
 
 def machine(options: Options) -> Result:
@@ -300,7 +307,7 @@ def machine(options: Options) -> Result:
         return Result(before, 0)
     expression = "vm" if options.full else "vm and not slow"
     noting = options._replace(figures=done.emptied("vm")) if options.full and not options.extra else options
-    counts, status = vm.boot(expression, list(options.extra), noting.environment, 4500 if options.full else 1200)
+    counts, status = vm.boot(expression, list(options.extra), noting.environment, 4500 if options.full else 1800)
     result = judged(counts, status)
     if options.full and not result.failed and not options.extra:
         done.remember("vm", result.passed)

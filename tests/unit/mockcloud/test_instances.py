@@ -16,6 +16,7 @@ from mockcloud.instances.tasks import SECONDS, Instances, NotShown
 from tests.support.cloud_checker import wrong
 from tests.support.killing_steps import everywhere, opened
 from tests.support.mockcloud import Mockcloud
+from tests.support.sample import FULL
 
 FIRST, SECOND = node_uuid(1), node_uuid(2)
 TWO = ({"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"})
@@ -506,33 +507,34 @@ def test_a_task_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.M
 # -- all together
 
 
-def test_fifty_nodes_and_two_hundred_instances(tmp_path: Path) -> None:
-    """Created, migrated, crashed and deleted; and what the registry says is what the nodes are."""
+def test_many_nodes_and_instances(tmp_path: Path) -> None:
+    """Create, migrate, crash and delete instances, two hundred of them in a full run; what the registry says is what the nodes are."""
+    count = 200 if FULL else 40
     with opened(tmp_path / "cloud", seed=7) as cloud:
-        nodes = [each.uuid for each in cloud.create(50)]
+        nodes = [each.uuid for each in cloud.create(count // 4)]
         cloud.network("blue", {"subnet": "10.0.0.0/16"})
         cloud.ready(nodes, 10.0)
         instances, chance = Instances(cloud), cloud.scheduler.chance
-        names = [f"web{number}" for number in range(200)]
+        names = [f"web{number}" for number in range(count)]
         for number, name in enumerate(names):
-            instances.create(name, nodes[number % 50], [TWO[number % 2], {"network": "blue", "link": "br1"}][: 1 + number % 3 // 2])
+            instances.create(name, nodes[number % len(nodes)], [TWO[number % 2], {"network": "blue", "link": "br1"}][: 1 + number % 3 // 2])
             instances.start(name)
         assert wrong(cloud) == []
-        for name in chance.sample(names, 60):
+        for name in chance.sample(names, count * 3 // 10):
             here = instances.find(name).node
             instances.migrate(name, chance.choice([node for node in nodes if node != here]), fail=chance.random() < 0.2)
         assert wrong(cloud) == []
-        crashed = chance.sample(names, 40)
+        crashed = chance.sample(names, count // 5)
         for name in crashed:
             instances.crash(name)
         assert wrong(cloud) == []
-        for name in crashed[:20]:
+        for name in crashed[: count // 10]:
             instances.delete(name)
-        for name in crashed[20:30]:
+        for name in crashed[count // 10 : count * 3 // 20]:
             instances.start(name)
         assert wrong(cloud) == []
         states = [each.vm.state for each in instances.all()[0]]
-        assert (states.count("running"), states.count("crashed"), len(states)) == (170, 10, 180)
+        assert (states.count("running"), states.count("crashed"), len(states)) == (count * 17 // 20, count // 20, count * 9 // 10)
     with opened(tmp_path / "cloud", seed=8) as cloud:
         cloud.ready(nodes, 10.0)
         cloud.scheduler.passes(30.0)

@@ -206,7 +206,7 @@ sys.exit(lanes.main(["--lane", "lint"]))
 
 @pytest.mark.parametrize(
     ("lane", "count"),
-    [("lanes.program(waits)", 1), ("lanes.grouped(options, 'lint', ['tests/unit/runtime'], '', 600, 2)", 2)],
+    [("lanes.program(waits)", 1), ("lanes.grouped(options, 'lint', ['tests/unit/runtime'], '', 600, 2, 6)", 2)],
     ids=["a program", "two threads"],
 )
 def test_a_signal_ends_what_a_lane_runs(lane: str, count: int, tmp_path: Path) -> None:

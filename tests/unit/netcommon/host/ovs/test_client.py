@@ -98,7 +98,7 @@ class Server:
             thread.join(5)
 
 
-Start = Callable[[Reply], tuple[Server, Ovsdb]]
+Start = Callable[..., tuple[Server, Ovsdb]]
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """A server, and a client of it."""
     made: list[tuple[Server, Ovsdb]] = []
 
-    def begin(reply: Reply) -> tuple[Server, Ovsdb]:
-        made.append((Server(str(tmp_path / "db.sock"), reply), Ovsdb(str(tmp_path / "db.sock"), TIMEOUT, time.monotonic)))
+    def begin(reply: Reply, timeout: float = TIMEOUT) -> tuple[Server, Ovsdb]:
+        made.append((Server(str(tmp_path / "db.sock"), reply), Ovsdb(str(tmp_path / "db.sock"), timeout, time.monotonic)))
         return made[0]
 
     yield begin
@@ -374,12 +374,12 @@ def test_a_kept_connection_has_died(start: Start) -> None:
 def test_switch_that_takes_nothing(start: Start) -> None:
     database = Database()
     database.taken = False
-    _, client = start(database)
+    _, client = start(database, 3 * TIMEOUT)  # the database answers in time, on a busy machine too
     begin = time.monotonic()
     answer = client.put(PORT)
     assert (answer.errno, database.there) == (errno.ETIMEDOUT, True)
     assert "is in the database, but ovs-vswitchd has not taken it" in answer.text
-    assert time.monotonic() - begin < 2 * TIMEOUT
+    assert time.monotonic() - begin < 2 * 3 * TIMEOUT
 
 
 def test_others_change_it_all_the_time(start: Start) -> None:
