@@ -201,7 +201,7 @@ def grouped(
     if options.extra or (parts == 1 and not options.full):
         return pytest(options, lane, folders, expression, seconds, alone)
     done = progress.Progress(ROOT, bootstrap.cache() / "full")
-    files = longest_first(files_of(folders))
+    files = longest_first(files_of(folders, options.full))
 
     printing = threading.Lock()
 
@@ -245,10 +245,10 @@ def grouped(
     return Result(sum(part.passed for part in results), sum(part.failed for part in results))
 
 
-def files_of(folders: Sequence[str]) -> list[str]:
-    """The files of tests in these folders; of ALONE those that are named themselves."""
+def files_of(folders: Sequence[str], full: bool = True) -> list[str]:
+    """The files of tests in these folders; of ALONE, in a ``full`` run, those that are named themselves."""
     found = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
-    return [*(file for file in found if file not in ALONE), *(file for file in folders if file in ALONE)]
+    return [*(file for file in found if not full or file not in ALONE), *(file for file in folders if file in ALONE)]
 
 
 def longest_first(files: Sequence[str]) -> list[str]:
