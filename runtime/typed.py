@@ -1,4 +1,4 @@
-"""What the hooks' way uses of the modules typing and functools, without their price: named tuples, and a type checker's names.
+"""Give the hooks what they use of the modules typing and functools, without their price: named tuples, and a type checker's names.
 
 Importing typing costs a hook a sixth of its time, and each typing.NamedTuple 0.14 ms more, since the standard library compiles a
 constructor for each class; the hooks load a hundred classes. A type checker sees typing's own here: it takes the name TYPE_CHECKING for

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """What one call after the other uses, one at a time. ``journal``: where lines go, if not to the node's journal."""
+    """Hold what one call after the other uses, one at a time. ``journal``: where lines go, if not to the node's journal."""
 
     def __init__(self, paths: Paths, clock: Clock, open_node: Callable[[Settings], Node], journal: Sender | None = None) -> None:
         self.paths, self.clock = paths, clock

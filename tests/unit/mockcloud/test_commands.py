@@ -253,7 +253,7 @@ def test_external_nics_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: p
         cloud.create(2)
 
     def picture(cloud: MockCloud) -> object:
-        """What everybody has, where folders and registry agree; which MACs they are is drawn by chance."""
+        """Give what everybody has, where folders and registry agree; which MACs they are is drawn by chance."""
         nics = {(each["nic"]["instance"], each["nic"]["name"]): each["nic"] for each in cloud.registry.client().all("nics")}
         has = {(node["hostname"], each["name"]): each for node in cloud.list() for each in node["external"]}
         assert all(nics[which]["mac"] == each["mac"] and nics[which]["ip"] == each["address"] for which, each in has.items())

@@ -482,7 +482,7 @@ def _if_there(instances: Instances, work: Callable[[str], object]) -> None:
 
 @pytest.mark.parametrize("task", KILLED)
 def test_a_task_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    """What it comes to when it is made again is what it comes to uncut, and all fits together."""
+    """Make a task again that was cut off: it comes to what it comes to uncut, and all fits together."""
     before, work = KILLED[task]
 
     def begin(cloud: MockCloud) -> None:
