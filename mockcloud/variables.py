@@ -35,4 +35,5 @@ def variables(nic: Nic, network: Network | None, device: str) -> dict[str, str]:
             "NETWORK_MAC_PREFIX": network.mac_prefix,
             "NETWORK_TAGS": " ".join(network.tags),
         }
-    return {name: value for name, value in found.items() if value}
+    # like Ganeti: VLAN is always there, the others only where they say something
+    return {name: value for name, value in found.items() if value or name == "VLAN"}
