@@ -15,13 +15,13 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
-from mockcloud.hardware import PROFILES, Admin, External, add, build, taken
+from mockcloud.hardware import PROFILES, Admin, External, build, taken
 from mockcloud.hypervisor import Hypervisor
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry
 from mockcloud.replaced.scheduler import Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import SERVERS, Sysinfo
+from mockcloud.sysinfo import DEPTHS, OLD, SERVERS, TREE, VERSIONS, Sysinfo
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -31,8 +31,10 @@ from runtime.paths import Paths
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from mockcloud.namespace.host import NamespaceHost
     from mockcloud.replaced.transport import Client
     from mockcloud.stored import Vm
+    from netcommon.host.simulated.host import MemoryHost
 
 NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
 OUI = "02:4d:43"  #: of admin NICs: locally administered
@@ -53,13 +55,20 @@ class Counted(NamedTuple):
 class MockCloud:
     """A cloud below the folder ``root``, which is made if need be. Its agents run when ``start`` is called.
 
-    Raises HostRefused where its files are not what was written, TryAgain where another process is at work on it.
+    ``profile``, ``depth``, ``ganeti`` and ``hooked`` are of the nodes that are made. Raises HostRefused where its files are not what was
+    written, TryAgain where another process is at work on it.
     """
 
-    def __init__(self, root: str, seed: int = 1, profile: str = "plain") -> None:
-        if profile not in PROFILES:
-            raise HostRefused(f"there is no hardware profile {profile!a:.80}", f"one of {', '.join(PROFILES)}")
-        self.root, self._profile = os.path.abspath(root), profile
+    def __init__(
+        self, root: str, seed: int = 1, profile: str = "plain", depth: str = TREE, ganeti: str = OLD, hooked: bool = False
+    ) -> None:
+        known = ("hardware profile", profile, PROFILES), ("depth", depth, DEPTHS), ("version of Ganeti", ganeti, VERSIONS)
+        for what, given, there in known:
+            if given not in there:
+                raise HostRefused(f"there is no {what} {given!a:.80}", f"one of {', '.join(there)}")
+        if depth != TREE and PROFILES[profile].switches:
+            raise HostRefused(f"nodes of depth {depth} have no Open vSwitch, and those of the profile {profile} do", "another of the two")
+        self.root, self._profile, self._depth, self._ganeti, self._hooked = os.path.abspath(root), profile, depth, ganeti, hooked
         self.log: list[str] = []
         self._lock = state.lock(self.root)
         try:
@@ -103,7 +112,7 @@ class MockCloud:
         More than this machine can hold are refused before the first is made.
         """
         tree = sysinfo.look(self.root)
-        limits.check(len(tree.nodes) + number, len(tree.nodes), limits.room(self.root))
+        limits.check(len(tree.nodes) + number, len(tree.nodes), limits.room(self.root, depth=self._depth))
         free = count(tree.nodes[-1].number + 1 if tree.nodes else 1)
         return [self._made(each) for each in islice((each for each in free if node_uuid(each) not in tree.refused), number)]
 
@@ -130,6 +139,7 @@ class MockCloud:
             self.registry.remember(made, hostname, paths)  # an earlier call was cut off
         external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
         found = Sysinfo(made, number, hostname, self._profile, self._own(made, hostname, "admin", ADMINS), external)
+        found = found._replace(depth=self._depth, ganeti=self._ganeti, hooked=self._hooked)
         sysinfo.write(self.root, found)
         return found
 
@@ -177,7 +187,7 @@ class MockCloud:
         found = one._replace(external=(*one.external, made))
         sysinfo.write(self.root, found)
         if one.uuid in self.nodes:
-            add(self.nodes[one.uuid].host, name, made.own)
+            self.hypervisors[one.uuid].attach(made)
         return found
 
     def detach(self, name: str) -> list[Sysinfo]:
@@ -194,7 +204,7 @@ class MockCloud:
         if found != one:
             sysinfo.write(self.root, found)
         if one.uuid in self.nodes:
-            self.nodes[one.uuid].host.remove_link(name)
+            self.hypervisors[one.uuid].detach(name)
         return found
 
     # -- networks
@@ -277,6 +287,9 @@ class MockCloud:
         only = None if wanted is None else frozenset(wanted)
         nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only]
         limits.check(len(nodes), len(nodes), limits.room(self.root))
+        if deep := [each for each in nodes if each.depth != TREE]:
+            limits.check(len(deep), len(deep), limits.room(self.root, depth=deep[0].depth))
+            limits.let_open()
         for each in nodes:
             if each.uuid not in self.nodes:
                 self.failed.pop(each.uuid, None)
@@ -289,14 +302,23 @@ class MockCloud:
     def _start(self, one: Sysinfo) -> None:
         """Put a node together as it was when another process ended, and start its agent at a moment by chance."""
         boot = stored.counters(self.root, one.uuid).boot
-        host = build(PROFILES[one.profile], f"boot-{boot}", one.number, one.admin, one.external)
+        host = self._host(one, f"boot-{boot}")
         given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
         node = MockNode(one.hostname, one.number, *given, host=host, folder=f"{SERVERS}/{one.uuid}")
-        hypervisor = Hypervisor(node, self.root, one.uuid)
+        hypervisor = Hypervisor(node, self.root, one.uuid, one.ganeti, one.hooked)
         hypervisor.prepare()
         hypervisor.resume(self._settled(one.uuid, hypervisor))
         self.nodes[one.uuid], self.hypervisors[one.uuid] = node, hypervisor
         node.loop.after(self.scheduler.chance.random(), node.agent.start)
+
+    def _host(self, one: Sysinfo, boot: str) -> MemoryHost | NamespaceHost:
+        """Make the host of a node, as deep as that is. Raises HostRefused."""
+        host = build(PROFILES[one.profile], boot, one.number, one.admin, one.external)
+        if one.depth == TREE:
+            return host
+        from mockcloud.namespace.building import built  # few clouds have any: it is slow to load
+
+        return built(host, _paths(self.root, one.uuid), PROFILES[one.profile].tables)
 
     def _settled(self, node: str, hypervisor: Hypervisor) -> list[Vm]:
         """Give the instances of a node. Those that are another's by now go, and those whose way here was cut off."""
@@ -336,7 +358,7 @@ class MockCloud:
             node = self.nodes.pop(each, None)
             if node is not None:
                 del self.hypervisors[each]
-                node.close()
+                node.end()
 
     def close(self) -> None:
         """End all agents and the registry; what is on disk stays."""
@@ -359,7 +381,8 @@ class MockCloud:
         found = []
         for each in sysinfo.look(self.root).nodes:
             alive, running = known.get(each.uuid, {}).get("alive", False), each.uuid in self.nodes
-            said = {"number": each.number, "uuid": each.uuid, "hostname": each.hostname, "profile": each.profile}
+            said = {"number": each.number, "uuid": each.uuid, "hostname": each.hostname, "profile": each.profile, "depth": each.depth}
+            said |= {"ganeti": each.ganeti, "ganeti_hook": each.hooked}
             own = [{"name": nic.name, "mac": nic.own.mac, "address": nic.own.address} for nic in each.external]
             at = {"mac": each.admin.mac, "address": each.admin.address, "external": own, "running": running, "alive": alive}
             found.append({**said, "system_type": sysinfo.VIRTUAL, **at})

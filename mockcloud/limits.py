@@ -6,9 +6,11 @@ What a node needs was measured with an instance of five NICs on each, and is rou
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import NamedTuple
 
+from mockcloud.sysinfo import NAMESPACE, TREE
 from runtime.errors import HostRefused
 
 MEMORY = 384 << 10  #: bytes of a node whose agent runs: its own, the registry's part, and what Python keeps back
@@ -17,7 +19,17 @@ INODES = 100
 DISK = 256 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
 BASE = 64 << 20  #: bytes of memory without any node
 NUMBERS = 200_000  #: nodes at most: addresses of the admin network
-WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
+OF_NAMESPACE = 2 << 20  #: bytes of the kernel's memory for a network namespace
+DESCRIPTORS, OTHERS = 40, 200  #: of a node in a namespace: its own, its sockets, its taps; and of all else
+WORD = {
+    "memory": "memory",
+    "watches": "fs.inotify.max_user_watches",
+    "inodes": "inodes",
+    "disk": "room on disk",
+    "numbers": "addresses",
+    "descriptors": "descriptors of a process",
+    "namespaces": "user.max_net_namespaces",
+}
 
 
 class Room(NamedTuple):
@@ -29,12 +41,15 @@ class Room(NamedTuple):
     needs: int  #: for one node
 
 
-def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Room:
-    """Look at this machine. What cannot be read limits nothing."""
+def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", depth: str = TREE) -> Room:
+    """Look at this machine. What cannot be read limits nothing. ``depth``: of the nodes that are to fit."""
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
+    deep = depth == NAMESPACE
     for least, has, needs in (
-        ("memory", _memory(proc, cgroup), MEMORY),
+        ("memory", _memory(proc, cgroup), MEMORY + (OF_NAMESPACE if deep else 0)),
+        ("descriptors", resource.getrlimit(resource.RLIMIT_NOFILE)[1] - OTHERS if deep else None, DESCRIPTORS),
+        ("namespaces", _number(f"{proc}/sys/user/max_net_namespaces") if deep else None, 1),
         ("watches", _number(f"{proc}/sys/fs/inotify/max_user_watches"), WATCHES),
         ("inodes", disk.f_favail if disk.f_files else None, INODES),
         ("disk", disk.f_bavail * disk.f_frsize, DISK),
@@ -42,6 +57,12 @@ def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Room
         if has is not None:
             found.append(Room(max(has - (BASE if least == "memory" else 0), 0) // needs, least, has, needs))
     return min(found)
+
+
+def let_open() -> None:
+    """Let this process have as many descriptors as it may."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def check(number: int, there: int, room: Room) -> None:

@@ -10,6 +10,7 @@ from mockcloud import limits, sysinfo
 from mockcloud.cli.opened import cloud_option, opened, uuids
 from mockcloud.cli.output import answer
 from mockcloud.hardware import PROFILES
+from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import NicInvalid
 
@@ -24,6 +25,17 @@ LONGEST = 86400.0
 profile_option = click.option(
     "--profile", type=click.Choice(list(PROFILES)), default="plain", show_default=True, help="Which bridges and tables new nodes have."
 )
+depth_option = click.option(
+    "--depth",
+    type=click.Choice(list(DEPTHS)),
+    default=TREE,
+    show_default=True,
+    help="What the kernel of new nodes is: simulated, and its state a tree on disk; or a network namespace of the running one.",
+)
+ganeti_option = click.option(
+    "--ganeti", type=click.Choice(VERSIONS), default=OLD, show_default=True, help="How the hypervisor of new nodes calls the hooks."
+)
+hook_option = click.option("--ganeti-hook", "hooked", is_flag=True, help="Ganeti's own hook, ganeti-hook, is installed on new nodes.")
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="What chance is drawn from.")
 seconds_option = click.option(
     "--seconds", type=float, default=SECONDS, show_default=True, metavar="NUMBER", help="How long agents run, by the virtual clock."
@@ -34,31 +46,36 @@ seconds_option = click.option(
 @click.argument("number", type=int, default=1)
 @cloud_option
 @profile_option
+@depth_option
+@ganeti_option
+@hook_option
 @json_option
-def create(number: int, folder: str, profile: str, as_json: bool) -> None:
+def create(number: int, folder: str, as_json: bool, **made: Any) -> None:
     """Make NUMBER nodes, one by default; the first makes the cloud.
 
     Each is a folder, servers/UUID, and joins the cloud's registry, which gives out the MAC and the address of its own NIC. More nodes than
     this machine can hold are refused before the first is made. What a call that was killed has left half done, the next one completes.
     """
     _some("NUMBER", number, 1)
-    limits.check(number, 0, limits.room(folder))  # before a cloud is begun
-    with opened(folder, new=True, profile=profile) as cloud:
+    limits.check(number, 0, limits.room(folder, depth=made["depth"]))  # before a cloud is begun
+    with opened(folder, new=True, **made) as cloud:
         cloud.sweep()
-        made = [each.uuid for each in cloud.create(number)]
-        _nodes(cloud, as_json, made)
+        _nodes(cloud, as_json, [each.uuid for each in cloud.create(number)])
 
 
 @click.command("count")
 @click.argument("number", type=int, required=False)
 @cloud_option
 @profile_option
+@depth_option
+@ganeti_option
+@hook_option
 @json_option
-def count(number: int | None, folder: str, profile: str, as_json: bool) -> None:
+def count(number: int | None, folder: str, as_json: bool, **made: Any) -> None:
     """Let there be NUMBER nodes: new ones are made, or those of the highest numbers deleted. Without NUMBER they are counted."""
     if number is not None:
         _some("NUMBER", number, 0)
-    with opened(folder, new=bool(number), profile=profile) as cloud:
+    with opened(folder, new=bool(number), **made) as cloud:
         counted = cloud.counted() if number is None else cloud.count(number)
         refused = sysinfo.look(cloud.root).refused
         if as_json:
@@ -149,8 +166,11 @@ def _nodes(cloud: MockCloud, as_json: bool, only: Collection[str] | None = None)
     if as_json:
         answer("nodes", nodes=found, refused=refused)
         return
-    rows = [(each["hostname"], each["uuid"], each["profile"], each["mac"], each["address"], _external(each), _yes(each)) for each in found]
-    say(table(("NODE", "UUID", "PROFILE", "MAC", "ADDRESS", "EXTERNAL", "ALIVE"), rows))
+    rows = [
+        (each["hostname"], each["uuid"], each["profile"], each["depth"], each["mac"], each["address"], _external(each), _yes(each))
+        for each in found
+    ]
+    say(table(("NODE", "UUID", "PROFILE", "DEPTH", "MAC", "ADDRESS", "EXTERNAL", "ALIVE"), rows))
     _warn(refused)
 
 

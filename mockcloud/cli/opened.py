@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,14 +26,14 @@ cloud_option = click.option(
 
 
 @contextmanager
-def opened(folder: str, new: bool = False, seed: int = 1, profile: str = "plain") -> Iterator[MockCloud]:
-    """Open the cloud of a folder, and close it. ``new``: one that is not there is made.
+def opened(folder: str, new: bool = False, seed: int = 1, **made: Any) -> Iterator[MockCloud]:
+    """Open the cloud of a folder, and close it. ``new``: one that is not there is made; ``made``: of what sort new nodes are.
 
     Raises HostRefused where there is none; TryAgain where another process is at work on it.
     """
     if not new and not state.there(folder):
         raise HostRefused(f"there is no mock cloud in {escaped(folder)}", "mockcloud create makes one; --cloud names another folder")
-    cloud = MockCloud(folder, seed, profile)
+    cloud = MockCloud(folder, seed, **made)
     try:
         yield cloud
     finally:
