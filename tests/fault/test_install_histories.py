@@ -29,7 +29,7 @@ from tests.support import syscalls
 from tests.support.sample import drawn
 from tests.support.systems import ENDINGS, PROGRAMS, Interruption, Killed, System, immutable
 
-HISTORIES, ON_OVERLAY = drawn(400, 2500, 10_000), drawn(8, 75, 300)
+HISTORIES, ON_OVERLAY = drawn(400, 1000, 10_000), drawn(8, 30, 300)
 
 #: The paths of each kind of install, and the folders that they are in.
 PATHS = {
