@@ -480,6 +480,7 @@ def _if_there(instances: Instances, work: Callable[[str], object]) -> None:
         work("web1")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("task", KILLED)
 def test_a_task_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     """Make a task again that was cut off: it comes to what it comes to uncut, and all fits together."""
