@@ -423,7 +423,7 @@ def on_record(root: Path) -> list[dict[str, Any]]:
 
 
 def test_another_process_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
-    """The same on the host, on record and in the registry; an agent that starts tells all that it has anew, which is the same."""
+    """The same on the host, on record and in the registry; an agent that starts has nothing to tell."""
     with opened(tmp_path / "cloud") as cloud:
         prepare(cloud)
         instances = Instances(cloud)
