@@ -186,7 +186,7 @@ def compared(source: Store, target: Store) -> None:
 
 @contextlib.contextmanager
 def _copied(backup: str) -> Iterator[SqliteStore]:
-    """Open a copy of a copy, with the log of that: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
+    """Open a copy of a copy and of its log: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
     try:
         with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
             duplicated(backup, f"{folder}/registry.sqlite")

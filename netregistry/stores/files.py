@@ -107,7 +107,8 @@ def compact(path: str) -> tuple[int, int, str]:
 def bring_back(backup: str, path: str) -> str:
     """Put a copy in the place of the registry, in a new epoch; give that. What stood there is kept beside it.
 
-    The copy itself is read alone, with its log where it has one beside it. Whoever calls it has made sure that no etcd keeps the registry (netregistry.moving).
+    The copy itself is read alone, with its log where it has one beside it. Whoever calls it has
+    made sure that no etcd keeps the registry (netregistry.moving).
 
     Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
     """
