@@ -12,7 +12,7 @@ from mockcloud.replaced.locks import Table
 from mockcloud.replaced.pool import InlinePool
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
-from mockcloud.replaced.transport import Session, Wire
+from mockcloud.replaced.transport import Wire
 from netagent.agent import Agent
 from netagent.hooks.protocol import SETTINGS, Given, Latest, handed_back
 from netagent.hooks.session import Kept, Warm
@@ -74,7 +74,7 @@ class MockNode:
         self.state.read()
         self.process = Unattended(self.state)
         self._watcher, self._chance = watcher, Random(scheduler.chance.random())
-        self._session = partial(Session, session, self.loop) if isinstance(session, Wire) else session
+        self._session = session.session(self.loop) if isinstance(session, Wire) else session
         self.agent = self._made()
         self._settings = Latest(self.paths, self.loop.wall)
         self._kept = Kept(self.paths, clock, self.process.open_node, Lines(self._note))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import tempfile
 from itertools import zip_longest
 from pathlib import Path
@@ -21,7 +20,7 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
-from netregistry.stores.files import alone
+from netregistry.stores.files import alone, duplicated
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import ENDS, NEW, UNFINISHED, removed, synchronise_folder
 from runtime.errors import HostRefused, escaped
@@ -187,10 +186,10 @@ def compared(source: Store, target: Store) -> None:
 
 @contextlib.contextmanager
 def _copied(backup: str) -> Iterator[SqliteStore]:
-    """Open a copy of a copy: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
+    """Open a copy of a copy and of its log: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
     try:
         with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
-            shutil.copyfile(backup, f"{folder}/registry.sqlite")
+            duplicated(backup, f"{folder}/registry.sqlite")
             with SqliteStore(f"{folder}/registry.sqlite", moved=True) as store:
                 yield store
     except OSError as error:

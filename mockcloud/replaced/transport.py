@@ -6,16 +6,18 @@ Bodies are bytes of JSON on their way, as with HTTP, and every request takes the
 from __future__ import annotations
 
 import json
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote
 
 from netagent.sync.messages import Ended, Failed, Failure, Line
-from netagent.sync.session import SECONDS, answered, failure_of
-from netregistry.client import SILENT, Answer, Problem
+from netagent.sync.session import SECONDS, answering, failure_of
+from netregistry.client import SILENT, Answer, Asker, Moment, Problem, Question, decoded
 from netregistry.model.codec import Invalid
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.request import ANY, Call, new_id
+from netregistry.request import Call, new_id
 from netregistry.roles import check
 from netregistry.service import filters
 from netregistry.service.bodies import parsed
@@ -24,12 +26,13 @@ from netregistry.service.routes import ROUTES, WATCH
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator
     from random import Random
 
     from mockcloud.replaced.scheduler import NodeLoop
     from netagent.loop import Timer
-    from netagent.sync.messages import Asking, Event
+    from netagent.sync.driver import MakeSession
+    from netagent.sync.messages import Answered, Asking, Event
     from netregistry.reach import Places
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
@@ -55,6 +58,18 @@ class Wire:
         """Give how long something is on its way (seconds)."""
         return self.chance.uniform(*LATENCY)
 
+    def session(self, loop: NodeLoop) -> MakeSession:
+        """Give what makes the session of the node of a loop."""
+        return partial(Session, self, loop)
+
+    def asker(self, loop: NodeLoop, node: str) -> _Asker:
+        """Give what asks for a node."""
+        return _Asker(self, loop, node)
+
+    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Callable[[Event], None], crowded: Callable[[], bool]) -> Stream:
+        """Begin a stream to a node."""
+        return _Channelled(self, loop, node, question, tell, crowded)
+
     def reach(self, node: str) -> Registry:
         """Give the registry. Raises TryAgain where nobody answers."""
         if self.registry is None or self.cut.get(node) == "both":
@@ -62,60 +77,29 @@ class Wire:
         return self.registry
 
 
-class Client:
-    """Ask a registry as one identity: what netregistry.client.Client does by a socket."""
+class Client(Asker):
+    """Ask a registry in this process as one identity: what netregistry.client.Client does by a socket."""
 
     def __init__(self, wire: Wire, who: Identity, wall: Callable[[], float]) -> None:
-        self._wire, self._who, self._wall = wire, who, wall
-        self._floor = 0.0
+        super().__init__(wall, wire.chance.getrandbits)
+        self._wire, self._who = wire, who
 
-    @property
-    def moment(self) -> float:
-        """See netregistry.client.Client.moment."""
-        return max(self._wall(), self._floor)
-
-    def get(self, place: str, **query: Any) -> Answer:
-        """Look at something. Raises Problem, TryAgain."""
-        return self._asked("GET", place, query, None, ANY, "")
-
-    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give a list part by part. Raises Problem, TryAgain."""
-        query.setdefault("limit", 1000)
-        while True:
-            page = self.get(place, **query).body
-            yield page
-            if not page["next"]:
-                return
-            query["cursor"] = page["next"]
-
-    def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give all items of a list. Raises Problem, TryAgain."""
-        for page in self.pages(place, **query):
-            yield from page["items"]
-
-    def change(self, method: str, place: str, body: Any = None, match: str = ANY, *, key: str = "", **query: Any) -> Answer:
-        """Ask for a change, once. Raises Problem, TryAgain."""
-        return self._asked(method, place, query, body, match, key or new_id(self.moment, self._wire.chance.getrandbits(74)))
-
-    def _asked(self, method: str, place: str, query: Mapping[str, Any], body: Any, match: str, key: str) -> Answer:
+    def _asked(self, question: Question) -> Answer:
         registry = self._wire.reach(self._who.name)
         self._wire.asked += 1
         try:
-            route, parts = found(method, f"/v1/{place}".rstrip("/"))
+            route, parts = found(question.method, unquote(question.target.partition("?")[0]))
             check(route.name, self._who.role)
-            wanted = filters.given(route.query, ((name, _text(value)) for name, value in query.items()))
-            sent = parsed(json.dumps(body).encode("ascii")) if body is not None else {"force": True} if wanted.get("force") else None
-            said, revision = _done(registry, route, parts, wanted, Call(key, route.action, "", sent, match), self._who)
+            wanted = filters.given(route.query, parse_qsl(question.target.partition("?")[2], keep_blank_values=True))
+            sent = parsed(question.data) if question.data is not None else {"force": True} if wanted.get("force") else None
+            call = Call(question.key, route.action, "", sent, question.match)
+            said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
-            problem = _problem(error)
-            if isinstance(floor := problem.document.get("floor"), int):
-                self._floor = floor // 1000 + 1.0
-            raise problem from None
+            raise _problem(error) from None
         return Answer(json.loads(json.dumps(said)), revision)
 
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def close(self) -> None:
+        """Close nothing: no socket is open."""
 
 
 def found(method: str, path: str) -> tuple[Route, dict[str, str]]:
@@ -160,11 +144,11 @@ def _problem(error: NetcommonError) -> Problem:
 
 
 class Session:
-    """Speak for a node with its registry: a netagent.sync.driver.Speaks."""
+    """Speak for a node with its registry, in the one thread of all nodes: a netagent.sync.driver.Speaks."""
 
     def __init__(
         self,
-        wire: Wire,
+        way: Wire,
         loop: NodeLoop,
         _where: str | Places,
         node: str,
@@ -172,35 +156,54 @@ class Session:
         tell: Callable[[Event, int], None],
         crowded: Callable[[], bool],
     ) -> None:
-        self._wire, self._loop, self._node, self._incarnation, self._tell, self._crowded = wire, loop, node, incarnation, tell, crowded
-        self._who = Identity("node", node, ORIGIN)
-        self._client = Client(wire, self._who, loop.wall)
-        self._stream: _Stream | None = None
+        self._node, self._incarnation, self._tell, self._crowded = node, incarnation, tell, crowded
+        self._way, self._loop = way, loop
+        self._moment = Moment(loop.wall)
+        self._asker = way.asker(loop, node)
+        self._stream: Stream | None = None
+        self._waiting: deque[Asking] = deque()  # the first of them is being asked
         self.stream = 0
 
     @property
     def moment(self) -> float:
-        return self._client.moment
+        return self._moment()
 
     def ask(self, request: Asking) -> None:
-        self._loop.after(self._wire.later(), partial(self._ask, request))
+        self._waiting.append(request)
+        if len(self._waiting) == 1:
+            self._begin()
 
-    def _ask(self, request: Asking) -> None:
-        wait = self._wire.later()
+    def _begin(self) -> None:
+        steps = answering(self._node, self._incarnation, self._waiting[0])
+        self._step(steps, lambda: next(steps))
+
+    def _step(self, steps: Generator[Question, Answer, Answered], on: Callable[[], Question]) -> None:
+        """Go on with what is being asked: the next question, or what has come of it."""
         try:
-            event: Event = answered(self._client, self._node, self._incarnation, request)
+            question = on()
+            if question.method != "GET" and not question.key:
+                question = question._replace(key=new_id(self.moment, self._way.chance.getrandbits(74)))
+        except StopIteration as done:
+            self._answered(done.value)
         except Exception as error:  # as the session by threads
-            event = Failed(failure_of(error))
-        if self._node in self._wire.cut:
-            event, wait = Failed(Failure("", f"no answer within {SECONDS:.0f} s")), SECONDS
-        self._loop.after(wait, partial(self._tell, event, 0))
+            if isinstance(error, Problem):
+                self._moment.learn(error)
+            self._answered(Failed(failure_of(error)))
+        else:
+            self._asker.ask(question, lambda answer: self._step(steps, partial(_sent, steps, answer)))
+
+    def _answered(self, event: Event) -> None:
+        self._waiting.popleft()
+        self._tell(event, 0)
+        if self._waiting:
+            self._begin()
 
     def watch(self, start: str) -> None:
         self.end()
         self.stream += 1
         number, tell = self.stream, self._tell
-        query = {"node": self._node, "from": start, "incarnation": self._incarnation}
-        self._stream = _Stream(self._wire, self._loop, self._who, query, lambda event: tell(event, number), self._crowded)
+        question = Question.stream(self._node, start, self._incarnation)
+        self._stream = self._way.stream(self._loop, self._node, question, lambda event: tell(event, number), self._crowded)
 
     def end(self) -> None:
         if self._stream is not None:
@@ -210,36 +213,96 @@ class Session:
 
     def close(self, seconds: float) -> None:
         self.end()
+        self._asker.close()
 
 
-class _Stream:
-    """One stream."""
+def _sent(steps: Generator[Question, Answer, Answered], answer: Answer | Exception) -> Question:
+    return steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
 
-    def __init__(
-        self, wire: Wire, loop: NodeLoop, who: Identity, query: dict[str, str], tell: Callable[[Event], None], crowded: Callable[[], bool]
-    ) -> None:
-        self._wire, self._loop, self._who, self._query, self._tell, self._crowded = wire, loop, who, query, tell, crowded
-        self._registry: Registry | None = None
-        self._channel: Channel | None = None
-        self._reading = self._over = False
+
+class _Asker:
+    """Ask for one node; each question and each answer is on its way for a while."""
+
+    def __init__(self, wire: Wire, loop: NodeLoop, node: str) -> None:
+        self._wire, self._loop, self._node = wire, loop, node
+        self._client = Client(wire, Identity("node", node, ORIGIN), loop.wall)
+
+    def ask(self, question: Question, then: Callable[[Answer | Exception], None]) -> None:
+        """Ask; ``then`` is given what comes of it."""
+        self._loop.after(self._wire.later(), partial(self._ask, question, then))
+
+    def _ask(self, question: Question, then: Callable[[Answer | Exception], None]) -> None:
+        wait = self._wire.later()
+        try:
+            answer: Answer | Exception = self._client.ask(question)
+        except Exception as error:  # it is for the session
+            answer = error
+        if self._node in self._wire.cut:
+            answer, wait = TryAgain(f"no answer within {SECONDS:.0f} s"), SECONDS
+        self._loop.after(wait, partial(then, answer))
+
+    def close(self) -> None:
+        """Ask no more."""
+
+
+class Stream:
+    """One stream of lines to a node. It is over when it is silent for too long."""
+
+    def __init__(self, loop: NodeLoop, tell: Callable[[Event], None], crowded: Callable[[], bool]) -> None:
+        self._loop, self._tell, self._crowded = loop, tell, crowded
+        self._over = False
         self._rest = b""
         self._silent: Timer | None = None
-        loop.after(wire.later(), self._open)
 
     def end(self) -> None:
-        """Let nothing more be told; the registry sees that the connection has ended, where anything reaches it."""
+        """Let nothing more be told."""
         self._over = True
         if self._silent is not None:
             self._silent.cancel()
-        seen = self._registry is self._wire.registry and self._who.name not in self._wire.cut
-        if self._channel is not None and self._registry is not None and seen:
-            self._registry.streams.close(self._channel)
-        self._channel = None
 
     def _ended(self, failure: Failure) -> None:
         if not self._over:
             self.end()
             self._tell(Ended(failure))
+
+    def _heard(self) -> None:
+        if self._silent is not None:
+            self._silent.cancel()
+        self._silent = self._loop.after(SILENT, self._is_silent)
+
+    def _is_silent(self) -> None:
+        self._ended(Failure("", "the registry's stream was cut off: timed out"))
+
+    def _read(self, data: bytes) -> None:
+        """Take the next bytes. Raises Garbled."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if lines:
+            self._heard()
+        for line in lines:
+            if not self._over:
+                self._tell(Line(decoded(line), len(line)))
+
+
+class _Channelled(Stream):
+    """A stream of a registry in this process."""
+
+    def __init__(
+        self, wire: Wire, loop: NodeLoop, node: str, question: Question, tell: Callable[[Event], None], crowded: Callable[[], bool]
+    ) -> None:
+        super().__init__(loop, tell, crowded)
+        self._wire, self._who, self._query = wire, Identity("node", node, ORIGIN), question.query
+        self._registry: Registry | None = None
+        self._channel: Channel | None = None
+        self._reading = False
+        loop.after(wire.later(), self._open)
+
+    def end(self) -> None:
+        """Let nothing more be told; the registry sees that the connection has ended, where anything reaches it."""
+        super().end()
+        seen = self._registry is self._wire.registry and self._who.name not in self._wire.cut
+        if self._channel is not None and self._registry is not None and seen:
+            self._registry.streams.close(self._channel)
+        self._channel = None
 
     def _open(self) -> None:
         if self._over:
@@ -247,7 +310,7 @@ class _Stream:
         try:
             self._registry = self._wire.reach(self._who.name)
             check("watch", self._who.role)
-            wanted = filters.given(WATCH, ((name, value) for name, value in self._query.items() if value))
+            wanted = filters.given(WATCH, self._query.items())
             self._channel = self._registry.watch(self._who, wanted, self._wake, None, lambda: self._who.name in self._wire.cut)
         except TryAgain as error:
             self._ended(failure_of(error))
@@ -257,31 +320,22 @@ class _Stream:
             self._heard()
             self._wake()
 
-    def _heard(self) -> None:
-        if self._silent is not None:
-            self._silent.cancel()
-        self._silent = self._loop.after(SILENT, lambda: self._ended(Failure("", "the registry's stream was cut off: timed out")))
-
     def _wake(self) -> None:
         if not self._reading:
             self._reading = True
-            self._loop.after(self._wire.later(), self._read)
+            self._loop.after(self._wire.later(), self._take)
 
-    def _read(self) -> None:
+    def _take(self) -> None:
         self._reading = False
         channel = self._channel
         if self._over or channel is None or self._who.name in self._wire.cut:
             return
         if self._crowded():
             self._reading = True
-            self._loop.after(CROWDED, self._read)
+            self._loop.after(CROWDED, self._take)
             return
         ended, data = channel.ended, channel.take()
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._heard()
-            said = json.loads(line)
-            self._tell(Line(said, len(json.dumps(said))))
+        self._read(data)
         if data:
             self._wake()
         elif ended:

@@ -87,7 +87,7 @@ class Registry:
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Part, ...] = ()
-        self.local = Local(store, now, version, self._heard, recent.MOST)
+        self.local = Local(store, now, version, self._heard, recent.MOST, passed)
         view = self.local.view
         self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
         self._parts = (self.index, self.states, self.streams)
@@ -255,6 +255,9 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
+        if ahead := self.local.leader.look():
+            what = "ended options and quarantines stay for an hour or so, and nothing old is forgotten for a day"
+            self.log.warning(f"the clock was set by {ahead:+.0f} s: {what}")
         if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
             self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
             if isinstance(self.store, SqliteStore):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FILE = "/var/lib/netregistry/registry.sqlite"
 HERE = "move it away where it is not wanted; netcommon registry authority rotate makes an authority, where init was ended before it did"
+LOGGING = 2  #: in the head of a file that is written by way of a log
 BACKUP = ".backup-"  #: folders beside the registry in which its service makes copies
 
 
@@ -106,7 +107,8 @@ def compact(path: str) -> tuple[int, int, str]:
 def bring_back(backup: str, path: str) -> str:
     """Put a copy in the place of the registry, in a new epoch; give that. What stood there is kept beside it.
 
-    The copy itself is read alone. Whoever calls it has made sure that no etcd keeps the registry (netregistry.moving).
+    The copy itself is read alone, with its log where it has one beside it. Whoever calls it has
+    made sure that no etcd keeps the registry (netregistry.moving).
 
     Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
     """
@@ -122,9 +124,7 @@ def _brought_back(backup: str, path: str) -> str:
         removed(beside)
         removed(copied)
         try:
-            with open(backup, "rb") as source, open(os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-                while data := source.read(1 << 20):
-                    target.write(data)
+            duplicated(backup, copied)
             with SqliteStore(copied, moved=True) as store:  # examined as any that is opened: a damaged one is refused here
                 store.note(epoch=secrets.token_hex(4), **{MARK: ""})
                 epoch = store.epoch
@@ -135,6 +135,38 @@ def _brought_back(backup: str, path: str) -> str:
     except OSError as error:
         raise HostRefused(f"cannot put {escaped(backup)} in the place of {escaped(path)}: {error.strerror}") from None
     return epoch
+
+
+def duplicated(backup: str, copied: str) -> None:
+    """Copy a file of SQLite's that is to be read, and its log with it: the log has the latest commits, up to a thousand pages of them.
+
+    To look at the file itself would empty its log into it, and what was given is not to be changed. Raises OSError; HostRefused where what
+    lies beside it does not belong to a registry that is whole (https://www.sqlite.org/fileformat2.html#file_format_version_numbers).
+    """
+    log, journal = f"{backup}-wal", f"{backup}-journal"
+    if _holds(journal):
+        remedy = "name another backup, or open it where it was made"
+        raise HostRefused(f"{escaped(backup)} was being written when it was copied: {escaped(journal)} lies beside it", remedy)
+    logged = _holds(log)
+    _bytes(backup, copied)
+    with open(copied, "rb") as file:
+        head = file.read(20)
+    if logged and len(head) == 20 and LOGGING not in head[18:]:
+        remedy = f"move {escaped(log)} away: {escaped(backup)} is whole without it"
+        raise HostRefused(f"{escaped(log)} is the log of another file: {escaped(backup)} is of a kind that has none", remedy)
+    if logged:
+        _bytes(log, f"{copied}-wal")
+
+
+def _holds(path: str) -> bool:
+    """Tell whether a file is there, and not empty. Raises OSError."""
+    return os.path.lexists(path) and os.stat(path).st_size > 0
+
+
+def _bytes(path: str, target: str) -> None:
+    """Copy the bytes of a file to a new one, mode 0600. Raises OSError."""
+    with open(path, "rb") as source, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as made:
+        shutil.copyfileobj(source, made, 1 << 20)
 
 
 def replaced(path: str, beside: str) -> None:

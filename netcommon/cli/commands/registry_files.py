@@ -69,6 +69,7 @@ def _called(app: App) -> str:
 
 def _copied(app: App, file: str) -> None:
     """Copy the registry to a new file: by its service, where one runs, here or elsewhere."""
+    import_module("netregistry.stores.sqlite_file").no_log_alone(file)  # it would go into the copy
     if in_etcd(app):
         import_module("netregistry.transfer").copy(store_of(app), file)
         return
@@ -101,6 +102,8 @@ lost_option = click.option("--lost", is_flag=True, help="What the registry was m
 @click.pass_obj
 def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
     """Put a copy in the registry's place, in a new epoch. What stood there is kept beside it.
+
+    The log of SQLite's that lies beside FILE (FILE-wal), of a machine that ended in the middle, is read with it: copy both.
 
     The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before
     every live node has reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that
