@@ -39,13 +39,18 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # the folder goes all the same
     try:
-        with tempfile.TemporaryDirectory(prefix="mockcloud-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
+        with tempfile.TemporaryDirectory(prefix="mockcloud-", dir=_place()) as folder:
             play(ROOT, Path(folder), nodes)
     except Failed:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return 0
+
+
+def _place() -> str | None:
+    """Give where the folder is to be; None for the usual place, TMPDIR."""
+    return MEMORY if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) else None
 
 
 def _number(arguments: list[str]) -> int | None:

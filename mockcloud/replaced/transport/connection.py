@@ -5,17 +5,25 @@ from __future__ import annotations
 import select
 import socket
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mockcloud.replaced.scheduler import NodeLoop
-    from mockcloud.replaced.transport.sockets import Sockets
+    from mockcloud.replaced.scheduler import NodeLoop, RealTime
     from netregistry.client import Question
 
 HELD = 0.1  #: seconds until a connection is looked at again on which nothing goes now
 PIECE = 1 << 18  #: bytes that are taken at once
+
+
+class Reaches(Protocol):
+    """The way that connections take: mockcloud.replaced.transport.sockets.Sockets."""
+
+    scheduler: RealTime
+    path: str
+    cut: dict[str, str]
+    asked: int
 
 
 class Connection:
@@ -23,7 +31,7 @@ class Connection:
 
     def __init__(
         self,
-        way: Sockets,
+        way: Reaches,
         loop: NodeLoop,
         node: str,
         read: Callable[[bytes], None],
