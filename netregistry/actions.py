@@ -84,5 +84,5 @@ ACTIONS: dict[str, Action] = {
     "certificate.revoke": Action(holders.revoke, lambda: schema(holders.Whose)),
     "certificates.sweep": Action(holders.sweep, _nothing),
     "authority.add": Action(authorities.add, lambda: schema(Authority)),
-    "authority.retire": Action(authorities.retire, _nothing),
+    "authority.retire": Action(authorities.retire, _deletion),
 }

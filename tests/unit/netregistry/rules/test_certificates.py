@@ -267,6 +267,30 @@ def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, autho
     assert (reason(registry, first), reason(registry, second)) == ("foreign", "")
 
 
+def test_who_would_be_out_is_not_overlooked(registry: Registry, authority: str) -> None:
+    """Two operators rotate, and the second one follows what he is told: nobody has had the time to go over."""
+    token(registry)
+    registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb", cross="PEM")
+    detail = registry.refused("authority.add", "", {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "P", "until": 2e9})["detail"]
+    assert "bbbbbbbb signs since" in detail and "when certificate list shows aaaaaaaa no more" in detail
+    problem = registry.refused("authority.retire", "aaaaaaaa")
+    assert (problem["kind"], problem["count"]) == ("in-use", 1) and "node node0" in problem["detail"]
+    registry.do("authority.retire", "aaaaaaaa", {"force": True})
+
+
+@pytest.mark.parametrize("why", ["revoked", "ended"])
+def test_who_is_out_already_keeps_no_authority(registry: Registry, authority: str, why: str) -> None:
+    token(registry)
+    registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb")
+    if why == "revoked":
+        registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
+    else:
+        registry.time += 91 * DAY
+    registry.do("authority.retire", "aaaaaaaa")
+
+
 def test_no_certificate_outlives_its_authority(registry: Registry) -> None:
     assert registry.refused("certificate.join", "", joining(), NEWCOMER)["reason"] == "token-unknown"
     token(registry)
