@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 import ssl
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
