@@ -6,10 +6,11 @@ Each task may be killed at any point, and is then made again: what it has begun 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
 from mockcloud.cloud import CLUSTER
+from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
 from netregistry.client import Problem
 from netregistry.model.codec import read, write
@@ -18,11 +19,12 @@ from netregistry.model.nic import Nic
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from mockcloud.cloud import MockCloud
     from mockcloud.hypervisor import Hypervisor
 
+T = TypeVar("T")
 SECONDS = 5.0  #: until the registry shows what was done
 STEP = 0.05  #: seconds from one look to the next
 BEGIN = 5.0  #: seconds until an agent that was started is in step with its registry
@@ -45,16 +47,24 @@ class Placed(NamedTuple):
     vm: Vm
 
 
+if TYPE_CHECKING:
+    Steps = Generator[None, None, Placed]
+
+
 def _latest(found: Sequence[Placed]) -> Placed:
     """Give the one place of several that counts: the latest of those where it has arrived."""
     return max(found, key=lambda each: (each.vm.state != "incoming", each.vm.moves))
 
 
 class Instances:
-    """The instances of a cloud."""
+    """The instances of a cloud. ``seconds``: until the registry shows what was done.
 
-    def __init__(self, cloud: MockCloud) -> None:
-        self._cloud, self._root = cloud, cloud.root
+    A task whose name ends in "ing" is a generator: it yields whenever time is to pass, and returns what the one without gives. So many are
+    done at once (mockcloud.instances.many).
+    """
+
+    def __init__(self, cloud: MockCloud, seconds: float = SECONDS) -> None:
+        self._cloud, self._root, self._seconds = cloud, cloud.root, seconds
         self._client = cloud.registry.client()
 
     # -- looking
@@ -71,20 +81,24 @@ class Instances:
 
     def find(self, name: str) -> Placed:
         """Give an instance. Raises NicInvalid where there is none of the name."""
-        places = stored.everywhere(self._root).get(vm_uuid(name), [])
-        found = [Placed(node, vm) for node in places if (vm := stored.kept(self._root, node, vm_uuid(name))) is not None]
+        found = self._places(name) or self._places(name, anew=True)
         if not found:
             raise NicInvalid("INSTANCE", name, "the name of an instance: mockcloud instance list says which there are")
         if len(found) > 1:  # a move was cut off: those that have it no more see that when they start
             self._cloud.ready([each.node for each in found], BEGIN)
         return _latest(found)
 
+    def _places(self, name: str, anew: bool = False) -> list[Placed]:
+        """Give an instance on each node that has it. ``anew``: all folders are looked at, and not those alone where it is known to be."""
+        nodes = self._cloud.places(anew).get(vm_uuid(name), [])
+        return [Placed(node, vm) for node in nodes if (vm := stored.kept(self._root, node, vm_uuid(name))) is not None]
+
     def node(self, name: str) -> str:
         """Give the UUID of a node, named by that or its hostname. Raises NicInvalid."""
-        for each in sysinfo.look(self._root).nodes:
-            if name.lower() in (each.uuid, each.hostname):
-                return each.uuid
-        raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
+        uuid = uuid_of(name)
+        if not uuid or not sysinfo.there(self._root, uuid) or sysinfo.read(self._root, uuid) is None:
+            raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
+        return uuid
 
     def shown(self, placed: Placed) -> dict[str, Any]:
         """Say how an instance is, by its node and by the registry."""
@@ -105,13 +119,13 @@ class Instances:
             raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
         if len(nics) > MOST_NICS:
             raise NicInvalid("--nic", len(nics), f"at most {MOST_NICS} NICs")
-        places = stored.everywhere(self._root).get(vm_uuid(name), [])
+        places = self._cloud.places().get(vm_uuid(name), [])
         there = self.find(name) if places else None
         if there is not None and (there.vm.state != "making" or there.node != node):
             raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
         bodies = [self._body(each) for each in nics]
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
-        stored.keep(self._root, node, vm)
+        self._cloud.keep(node, vm)
         made = [self._nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
         return self._keep(node, vm._replace(state="stopped", interfaces=tuple(map(self._wanted, made))))
 
@@ -126,21 +140,26 @@ class Instances:
         uuids |= {nic_uuid(name, number) for number in range(placed.vm.numbers)}
         for uuid in sorted(uuids):
             self._gone(f"nics/{uuid}")
-        stored.forget(self._root, placed.node, placed.vm.uuid)
+        self._cloud.forget(placed.node, placed.vm.uuid)
         self._until(lambda: next((f"{uuid} is {state}" for uuid in sorted(uuids) if (state := self._state(uuid))), ""))
 
     # -- running
 
     def start(self, name: str) -> Placed:
         """Start an instance as the registry wants its NICs now. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
+        return self._done(self.starting(name))
+
+    def starting(self, name: str) -> Steps:
+        """See ``start``."""
         placed = self.find(name)
         self._whole(placed)
         if placed.vm.runs:
             self._ready(placed.node)
-            return self._shows(placed)
+            return (yield from self._showing(placed))
         wanted = tuple(self._anew(each, place) for place, each in enumerate(placed.vm.interfaces))
         hypervisor, began = self._ready(placed.node), self._cloud.registry.now
-        return self._shows(self._keep(placed.node, hypervisor.start(placed.vm._replace(interfaces=wanted))), began)
+        placed = self._keep(placed.node, hypervisor.start(placed.vm._replace(interfaces=wanted)))
+        return (yield from self._showing(placed, began))
 
     def stop(self, name: str, ifdown: bool = False) -> Placed:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
@@ -169,36 +188,40 @@ class Instances:
 
         Raises NicInvalid, HookFailed, HostRefused, NotShown.
         """
+        return self._done(self.migrating(name, target, fail))
+
+    def migrating(self, name: str, target: str, fail: bool = False) -> Steps:
+        """See ``migrate``."""
         placed = self._running(name)
         if placed.node == target:
             self._ready(target)
-            return self._shows(placed)
+            return (yield from self._showing(placed))
         source, to = self._ready(placed.node, target), self._ready(target)
         began = self._cloud.registry.now
         coming = to.incoming(placed.vm._replace(moves=placed.vm.moves + 1))
-        stored.keep(self._root, target, coming)
+        self._cloud.keep(target, coming)
         incoming = [each.nic for each in coming.interfaces if each.nic.mode != "routed"]
         try:
-            self._until(lambda: self._lack(incoming, target, ("incoming", "running")))
+            yield from self._waiting(lambda: self._lack(incoming, target, ("incoming", "running")))
         except NotShown:
             self._failed(coming, target, to)
             raise
         if fail:
             self._failed(coming, target, to)
-            self._until(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
-            return self._shows(placed)
+            yield from self._waiting(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
+            return (yield from self._showing(placed))
         left = source.kill(placed.vm)
         arrived = Placed(target, to.finish(coming))
-        stored.keep(self._root, target, arrived.vm)
+        self._cloud.keep(target, arrived.vm)
         source.clean(left)
-        stored.forget(self._root, placed.node, placed.vm.uuid)
-        self._until(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
-        return self._shows(arrived, began)
+        self._cloud.forget(placed.node, placed.vm.uuid)
+        yield from self._waiting(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
+        return (yield from self._showing(arrived, began))
 
     def _failed(self, coming: Vm, target: str, to: Hypervisor) -> None:
         """Let a migration end with the guest where it was."""
         to.clean(to.kill(coming))
-        stored.forget(self._root, target, coming.uuid)
+        self._cloud.forget(target, coming.uuid)
 
     def failover(self, name: str, target: str) -> Placed:
         """Start an instance on another node, after stopping it where it was. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
@@ -208,8 +231,8 @@ class Instances:
             return self.start(name)
         vm = self._ready(placed.node).stop(placed.vm)
         self._shows(self._keep(placed.node, vm))
-        stored.keep(self._root, target, vm._replace(moves=vm.moves + 1))
-        stored.forget(self._root, placed.node, vm.uuid)
+        self._cloud.keep(target, vm._replace(moves=vm.moves + 1))
+        self._cloud.forget(placed.node, vm.uuid)
         return self.start(name)
 
     # -- its NICs
@@ -291,7 +314,7 @@ class Instances:
         return self._cloud.hypervisors[node]
 
     def _keep(self, node: str, vm: Vm) -> Placed:
-        stored.keep(self._root, node, vm)
+        self._cloud.keep(node, vm)
         return Placed(node, vm)
 
     def _running(self, name: str) -> Placed:
@@ -402,25 +425,34 @@ class Instances:
         running = [report["state"] for report in self._reports(uuid).values() if report["state"] != "stopped"]
         return f"reported as {running[0]}" if running else "wanted" if self._item(uuid) is not None else ""
 
-    def _lack(self, nics: Iterable[Nic], node: str, states: Sequence[str]) -> str:
+    def _lack(self, nics: Sequence[Nic], node: str, states: Sequence[str]) -> str:
         """Say which NIC a node does not report in one of ``states``, where "" is no report; "" for none."""
+        reported = self._reported(node)
         for nic in nics:
-            state = self._reports(nic.uuid).get(node, {}).get("state", "")
+            state = reported.get(nic.uuid, {}).get("state", "")
             if state not in states:
                 where = f"{nic.instance}/{nic.index} ({nic.uuid}) on {self._hostname(node)}"
                 return f"{where} is {state or 'not reported'}, and not {' or '.join(filter(None, states)) or 'gone'}"
         return ""
 
+    def _reported(self, node: str) -> dict[str, dict[str, Any]]:
+        """Give what a node reports, by NIC."""
+        return {each["report"]["nic"]: each["report"] for each in self._client.all("reports", node=node)}
+
     def _shows(self, placed: Placed, began: float = 0.0) -> Placed:
         """Return when the registry shows an instance as it is. ``began``: when its NICs began to come up (seconds since the epoch)."""
+        return self._done(self._showing(placed, began))
+
+    def _showing(self, placed: Placed, began: float = 0.0) -> Steps:
         nics, states = [each.nic for each in placed.vm.interfaces], ("running",) if placed.vm.runs else ("", "stopped")
-        self._until(lambda: self._lack(nics, placed.node, states) or self._older(placed, began))
+        yield from self._waiting(lambda: self._lack(nics, placed.node, states) or self._older(placed, began))
         return placed
 
     def _older(self, placed: Placed, began: float) -> str:
         """Say which NIC the registry has as it was before; "" for none."""
+        reported = self._reported(placed.node) if placed.vm.runs else {}
         for each in placed.vm.interfaces if placed.vm.runs else ():
-            report = self._reports(each.nic.uuid)[placed.node]
+            report = reported[each.nic.uuid]
             if report["tap"] != each.tap or report["since"] < began:
                 return f"{each.nic.instance}/{each.nic.index} has {escaped(report['tap'])} since {report['since']:.3f}, and not {each.tap}"
         return ""
@@ -444,9 +476,22 @@ class Instances:
         return "" if done or report["refused"] else f"{uuid} has {report['applied'] or 'nothing'} applied, and not {revision}"
 
     def _until(self, lack: Callable[[], str]) -> None:
-        """Let time pass until nothing lacks. Raises NotShown after SECONDS."""
-        end = self._cloud.scheduler.now + SECONDS
+        """Let time pass until nothing lacks. Raises NotShown."""
+        self._done(self._waiting(lack))
+
+    def _waiting(self, lack: Callable[[], str]) -> Generator[None, None, None]:
+        end = self._cloud.scheduler.now + self._seconds
         while missing := lack():
             if self._cloud.scheduler.now >= end:
-                raise NotShown(f"after {SECONDS:g} s the registry does not show it: {missing}")
-            self._cloud.scheduler.passes(STEP)
+                raise NotShown(f"after {self._seconds:g} s the registry does not show it: {missing}")
+            yield
+
+    def _done(self, steps: Generator[None, None, T]) -> T:
+        """Do all of a task, and let time pass whenever it waits."""
+        try:
+            while True:
+                next(steps)
+                self._cloud.scheduler.passes(STEP)
+        except StopIteration as done:
+            found: T = done.value
+            return found

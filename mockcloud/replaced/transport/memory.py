@@ -1,4 +1,4 @@
-"""Stand for connections and threads between nodes and their registry: what is asked comes to it in the same process, some time later.
+"""Let what is asked come to a registry in the same process, some time later.
 
 Bodies are bytes of JSON on their way, as with HTTP, and every request takes the way of its endpoint: the same roles, filters and refusals.
 """
@@ -6,18 +6,18 @@ Bodies are bytes of JSON on their way, as with HTTP, and every request takes the
 from __future__ import annotations
 
 import json
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from netagent.sync.messages import Ended, Failed, Failure, Line
-from netagent.sync.session import SECONDS, answering, failure_of
-from netregistry.client import SILENT, Answer, Asker, Moment, Problem, Question, decoded
+from mockcloud.replaced.transport.session import Stream
+from netagent.sync.messages import Failure
+from netagent.sync.session import SECONDS, failure_of
+from netregistry.client import Answer, Asker, Problem, Question
 from netregistry.model.codec import Invalid
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.request import Call, new_id
+from netregistry.request import Call
 from netregistry.roles import check
 from netregistry.service import filters
 from netregistry.service.bodies import parsed
@@ -26,14 +26,11 @@ from netregistry.service.routes import ROUTES, WATCH
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from random import Random
 
     from mockcloud.replaced.scheduler import NodeLoop
-    from netagent.loop import Timer
-    from netagent.sync.driver import MakeSession
-    from netagent.sync.messages import Answered, Asking, Event
-    from netregistry.reach import Places
+    from mockcloud.replaced.transport.session import Crowded, Tell, Then
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
@@ -58,15 +55,11 @@ class Wire:
         """Give how long something is on its way (seconds)."""
         return self.chance.uniform(*LATENCY)
 
-    def session(self, loop: NodeLoop) -> MakeSession:
-        """Give what makes the session of the node of a loop."""
-        return partial(Session, self, loop)
-
     def asker(self, loop: NodeLoop, node: str) -> _Asker:
         """Give what asks for a node."""
         return _Asker(self, loop, node)
 
-    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Callable[[Event], None], crowded: Callable[[], bool]) -> Stream:
+    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> Stream:
         """Begin a stream to a node."""
         return _Channelled(self, loop, node, question, tell, crowded)
 
@@ -143,83 +136,6 @@ def _problem(error: NetcommonError) -> Problem:
     return Problem((error if isinstance(error, Refused) else Refused("unavailable", str(error))).problem())
 
 
-class Session:
-    """Speak for a node with its registry, in the one thread of all nodes: a netagent.sync.driver.Speaks."""
-
-    def __init__(
-        self,
-        way: Wire,
-        loop: NodeLoop,
-        _where: str | Places,
-        node: str,
-        incarnation: str,
-        tell: Callable[[Event, int], None],
-        crowded: Callable[[], bool],
-    ) -> None:
-        self._node, self._incarnation, self._tell, self._crowded = node, incarnation, tell, crowded
-        self._way, self._loop = way, loop
-        self._moment = Moment(loop.wall)
-        self._asker = way.asker(loop, node)
-        self._stream: Stream | None = None
-        self._waiting: deque[Asking] = deque()  # the first of them is being asked
-        self.stream = 0
-
-    @property
-    def moment(self) -> float:
-        return self._moment()
-
-    def ask(self, request: Asking) -> None:
-        self._waiting.append(request)
-        if len(self._waiting) == 1:
-            self._begin()
-
-    def _begin(self) -> None:
-        steps = answering(self._node, self._incarnation, self._waiting[0])
-        self._step(steps, lambda: next(steps))
-
-    def _step(self, steps: Generator[Question, Answer, Answered], on: Callable[[], Question]) -> None:
-        """Go on with what is being asked: the next question, or what has come of it."""
-        try:
-            question = on()
-            if question.method != "GET" and not question.key:
-                question = question._replace(key=new_id(self.moment, self._way.chance.getrandbits(74)))
-        except StopIteration as done:
-            self._answered(done.value)
-        except Exception as error:  # as the session by threads
-            if isinstance(error, Problem):
-                self._moment.learn(error)
-            self._answered(Failed(failure_of(error)))
-        else:
-            self._asker.ask(question, lambda answer: self._step(steps, partial(_sent, steps, answer)))
-
-    def _answered(self, event: Event) -> None:
-        self._waiting.popleft()
-        self._tell(event, 0)
-        if self._waiting:
-            self._begin()
-
-    def watch(self, start: str) -> None:
-        self.end()
-        self.stream += 1
-        number, tell = self.stream, self._tell
-        question = Question.stream(self._node, start, self._incarnation)
-        self._stream = self._way.stream(self._loop, self._node, question, lambda event: tell(event, number), self._crowded)
-
-    def end(self) -> None:
-        if self._stream is not None:
-            self._stream.end()
-            self._stream = None
-            self.stream += 1
-
-    def close(self, seconds: float) -> None:
-        self.end()
-        self._asker.close()
-
-
-def _sent(steps: Generator[Question, Answer, Answered], answer: Answer | Exception) -> Question:
-    return steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
-
-
 class _Asker:
     """Ask for one node; each question and each answer is on its way for a while."""
 
@@ -227,11 +143,11 @@ class _Asker:
         self._wire, self._loop, self._node = wire, loop, node
         self._client = Client(wire, Identity("node", node, ORIGIN), loop.wall)
 
-    def ask(self, question: Question, then: Callable[[Answer | Exception], None]) -> None:
+    def ask(self, question: Question, then: Then) -> None:
         """Ask; ``then`` is given what comes of it."""
         self._loop.after(self._wire.later(), partial(self._ask, question, then))
 
-    def _ask(self, question: Question, then: Callable[[Answer | Exception], None]) -> None:
+    def _ask(self, question: Question, then: Then) -> None:
         wait = self._wire.later()
         try:
             answer: Answer | Exception = self._client.ask(question)
@@ -245,50 +161,10 @@ class _Asker:
         """Ask no more."""
 
 
-class Stream:
-    """One stream of lines to a node. It is over when it is silent for too long."""
-
-    def __init__(self, loop: NodeLoop, tell: Callable[[Event], None], crowded: Callable[[], bool]) -> None:
-        self._loop, self._tell, self._crowded = loop, tell, crowded
-        self._over = False
-        self._rest = b""
-        self._silent: Timer | None = None
-
-    def end(self) -> None:
-        """Let nothing more be told."""
-        self._over = True
-        if self._silent is not None:
-            self._silent.cancel()
-
-    def _ended(self, failure: Failure) -> None:
-        if not self._over:
-            self.end()
-            self._tell(Ended(failure))
-
-    def _heard(self) -> None:
-        if self._silent is not None:
-            self._silent.cancel()
-        self._silent = self._loop.after(SILENT, self._is_silent)
-
-    def _is_silent(self) -> None:
-        self._ended(Failure("", "the registry's stream was cut off: timed out"))
-
-    def _read(self, data: bytes) -> None:
-        """Take the next bytes. Raises Garbled."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if lines:
-            self._heard()
-        for line in lines:
-            if not self._over:
-                self._tell(Line(decoded(line), len(line)))
-
-
 class _Channelled(Stream):
     """A stream of a registry in this process."""
 
-    def __init__(
-        self, wire: Wire, loop: NodeLoop, node: str, question: Question, tell: Callable[[Event], None], crowded: Callable[[], bool]
-    ) -> None:
+    def __init__(self, wire: Wire, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> None:
         super().__init__(loop, tell, crowded)
         self._wire, self._who, self._query = wire, Identity("node", node, ORIGIN), question.query
         self._registry: Registry | None = None
