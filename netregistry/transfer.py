@@ -54,7 +54,8 @@ def bring_back(
         allowed(found)
         if found is not None and (found.whole or found.moved):
             told(_kept(client, found, unused(kept)))
-        return filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found, lambda: None).epoch
+        came = found.came if found is not None else ""
+        return filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found, lambda: None, came).epoch
 
 
 def _kept(client: Client, found: Facts, file: str) -> str:
@@ -94,20 +95,24 @@ def _filed(source: EtcdStore, file: str) -> None:
         raise
 
 
-def filled(client: Client, source: Store, name: str, before: Facts | None, last: Callable[[], None]) -> Facts:
+def filled(client: Client, source: Store, name: str, before: Facts | None, last: Callable[[], None], came: str = "") -> Facts:
     """Copy a registry to an etcd, in a new epoch, and say that it is whole. ``before``: what the etcd has said until now.
 
-    ``last``: called when the copy is whole, and does not say so yet. Raises HostRefused where somebody else copies, too; Unavailable.
+    ``last``: called when the copy is whole, and does not say so yet; ``came``: the file that it is moved from.
+
+    Raises HostRefused where somebody else copies, too; Unavailable.
     """
     epoch = secrets.token_hex(4)
-    said(client, Facts(epoch, False, name, 0), before)
+    said(client, Facts(epoch, False, name, 0, came=came), before)
     with_a_part = EtcdStore.unfinished(client)
     if with_a_part.epoch != epoch:
         raise HostRefused(f"somebody else copies to {client.place}, too")
     write_all(source, with_a_part)
     compared(source, with_a_part)
     last()
-    said(client, Facts(epoch, True, name, 0), with_a_part.facts, clear=False)  # as it was for its commits: another may have begun since
+    said(
+        client, Facts(epoch, True, name, 0, came=came), with_a_part.facts, clear=False
+    )  # as it was for its commits: another may have begun since
     found = facts(client)
     if found is None or found.epoch != epoch or not found.whole:
         raise HostRefused(f"somebody else copies to {client.place}, too")
