@@ -260,11 +260,19 @@ class Client(Asker):
     """A registry's client. ``where``: the path of its UNIX socket, or where else it is.
 
     ``role``: as whom to ask over the socket (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator. Elsewhere the
-    certificate says it. ``longest``: bytes of an answer.
+    certificate says it. ``longest``: bytes of an answer. ``old``: hears, once, that what is shown is so many seconds old.
     """
 
-    def __init__(self, where: str | Places = SOCKET, role: str = "", seconds: float = SECONDS, longest: int = LONGEST_ANSWER) -> None:
+    def __init__(
+        self,
+        where: str | Places = SOCKET,
+        role: str = "",
+        seconds: float = SECONDS,
+        longest: int = LONGEST_ANSWER,
+        old: Callable[[int], None] | None = None,
+    ) -> None:
         super().__init__()
+        self._old = old
         self._places = Places([UnixPlace(where)]) if isinstance(where, str) else where
         self._role, self._seconds, self._longest = role, seconds, longest
         self._connection: Connection | None = None
@@ -346,6 +354,8 @@ class Client(Asker):
             return Reply(self._place, error=error)
         if response.status == 503:
             self.close()
+        elif response.status < 400:
+            self._looked_at(response)
         return Reply(self._place, response.status, response.headers.get("ETag", "").strip('"'), data)
 
     def _begun(self, seconds: float, question: Question) -> tuple[Connection, http.client.HTTPResponse]:
@@ -362,6 +372,7 @@ class Client(Asker):
                 failed.append(place.wrong(error))
                 continue
             if response.status != 503:
+                self._looked_at(response)
                 return connection, response
             failed.append(problem(503, _rest(response)))
             connection.close()
@@ -370,6 +381,13 @@ class Client(Asker):
             raise _nobody(failed, self._places)
         finally:
             failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
+
+    def _looked_at(self, response: http.client.HTTPResponse) -> None:
+        """Tell, once, how old an answer is: since when nobody knows whether it is so still (RFC 9111, 5.1)."""
+        age = response.headers.get("Age", "")
+        if self._old is not None and age.isascii() and age.isdecimal() and len(age) <= 9 and int(age):
+            self._old(int(age))
+            self._old = None
 
     def _sent(self, connection: Connection, place: Place, question: Question) -> http.client.HTTPResponse:
         if connection.sock is None:

@@ -11,6 +11,7 @@ import math
 import select
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -35,6 +36,24 @@ class Scheduler:
         self._turns: list[tuple[float, float, int, NodeLoop]] = []  #: one for each action that waits: whose turn it is
         self._order = count()
         self._descriptors = count(1)
+        self._real: dict[int, NodeLoop] = {}  # descriptors of the kernel that are watched, of nodes in namespaces
+        self._poll = select.poll()
+
+    def real(self, descriptor: int, loop: NodeLoop) -> None:
+        """Watch a descriptor of the kernel for a node."""
+        self._real[descriptor] = loop
+        self._poll.register(descriptor, select.POLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        """Watch a descriptor no more."""
+        if self._real.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _settled(self) -> None:
+        """See what was done."""
+        self.settle()
+        for descriptor, _events in self._poll.poll(0) if self._real else ():
+            self._real[descriptor].readable(descriptor)
 
     def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
         """Let ``pump`` hand out what comes at a descriptor for all nodes: here after each action, so that its order is always one."""
@@ -54,12 +73,12 @@ class Scheduler:
 
     def until(self, when: float) -> None:
         """Do all that is due by then; then it is that time."""
-        self.settle()  # what was done from outside is seen
+        self._settled()  # what was done from outside is seen
         while self._turns and self._turns[0][0] <= when:
             self.now, _tie, _order, loop = heappop(self._turns)
             if loop.step():
                 self.steps += 1
-                self.settle()
+                self._settled()
         self.now = max(self.now, when)
 
     def passes(self, seconds: float) -> None:
@@ -82,6 +101,12 @@ class RealTime(Scheduler):
 
     def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
         self.attend(descriptor, lambda _events: pump())
+
+    def real(self, descriptor: int, loop: NodeLoop) -> None:
+        self.attend(descriptor, lambda _events: loop.readable(descriptor))
+
+    def forget(self, descriptor: int) -> None:
+        self.neglect(descriptor)
 
     def attend(self, descriptor: int, ready: Callable[[int], None], events: int = select.EPOLLIN) -> None:
         """Call ``ready`` with what has happened (epoll(7)) whenever there is something; it replaces what was called before."""
@@ -141,6 +166,7 @@ class NodeLoop:
         self.scheduler = scheduler
         self.failed: Callable[[Exception], None] = _raised
         self.behind = 0.0
+        self.inside: AbstractContextManager[object] = nullcontext()  #: in which the node's work is done
         self._queue: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._watched: dict[int, Action] = {}
@@ -174,9 +200,12 @@ class NodeLoop:
 
     def watch(self, descriptor: int, ready: Action) -> None:
         self._watched[descriptor] = ready
+        if descriptor >= 0:
+            self.scheduler.real(descriptor, self)
 
     def forget(self, descriptor: int) -> None:
         self._watched.pop(descriptor, None)
+        self.scheduler.forget(descriptor)
 
     def readable(self, descriptor: int) -> None:
         """There is something to read of ``descriptor``."""
@@ -212,15 +241,18 @@ class NodeLoop:
     def close(self) -> None:
         self.closed = True
         self._queue.clear()
-        self._watched.clear()
+        for descriptor in list(self._watched):
+            self.forget(descriptor)
 
     def step(self) -> bool:
-        """Run the first action; tell whether there was one."""
-        action = heappop(self._queue)[2].action if self._queue else None
+        """Run the first action that is due; tell whether there was one. A turn may be of an action that went when the loop was closed."""
+        due = bool(self._queue) and self._queue[0][0] <= self.scheduler.now
+        action = heappop(self._queue)[2].action if due else None
         if action is None:
             return False
         try:
-            action()
+            with self.inside:
+                action()
         except Exception as error:  # as netagent.loop
             self.failed(error)
         return True

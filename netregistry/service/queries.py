@@ -167,9 +167,9 @@ class Reader:
         since = alive.since if alive else gone.since if gone else 0.0
         nics = len(view.members("on", node.uuid))
         missing, reports = state.missing_tags(view, node.uuid), view.shown_revision(keys.reports(node.uuid))
-        about = said.about if said else About()
+        about, life = (said.about, said.incarnation if said.epoch == view.epoch else "") if said else (About(), "")
         return answers.NodeItem(
-            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about
+            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
 
     # -- search
