@@ -18,10 +18,10 @@ from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import PROFILES, Admin, External, build, taken
 from mockcloud.hypervisor import Hypervisor
 from mockcloud.node import MockNode
-from mockcloud.registry import MockRegistry
-from mockcloud.replaced.scheduler import Scheduler
+from mockcloud.registry import MockRegistry, Reached, ServedRegistry
+from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import DEPTHS, OLD, SERVERS, TREE, VERSIONS, Sysinfo
+from mockcloud.sysinfo import DEPTHS, SERVERS, TREE, VERSIONS, Sort, Sysinfo
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mockcloud.namespace.host import NamespaceHost
-    from mockcloud.replaced.transport import Client
     from mockcloud.stored import Vm
     from netcommon.host.simulated.host import MemoryHost
+    from netregistry.client import Asker
 
 NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
 OUI = "02:4d:43"  #: of admin NICs: locally administered
@@ -55,40 +55,49 @@ class Counted(NamedTuple):
 class MockCloud:
     """A cloud below the folder ``root``, which is made if need be. Its agents run when ``start`` is called.
 
-    ``profile``, ``depth``, ``ganeti`` and ``hooked`` are of the nodes that are made. Raises HostRefused where its files are not what was
-    written, TryAgain where another process is at work on it.
+    ``sort``: that of nodes that are made, as ``create`` has it. ``service``: the socket of its registry's service; "": as before, at first
+    a registry of its own, and time is virtual then.
+
+    Raises HostRefused where its files are not what was written, TryAgain where another process is at work on it.
     """
 
-    def __init__(
-        self, root: str, seed: int = 1, profile: str = "plain", depth: str = TREE, ganeti: str = OLD, hooked: bool = False
-    ) -> None:
-        known = ("hardware profile", profile, PROFILES), ("depth", depth, DEPTHS), ("version of Ganeti", ganeti, VERSIONS)
-        for what, given, there in known:
-            if given not in there:
-                raise HostRefused(f"there is no {what} {given!a:.80}", f"one of {', '.join(there)}")
-        if depth != TREE and PROFILES[profile].switches:
-            raise HostRefused(f"nodes of depth {depth} have no Open vSwitch, and those of the profile {profile} do", "another of the two")
-        self.root, self._profile, self._depth, self._ganeti, self._hooked = os.path.abspath(root), profile, depth, ganeti, hooked
+    def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "", **sort: Any) -> None:
+        self.root, self._sort = os.path.abspath(root), _sort(Sort(profile, **sort))
         self.log: list[str] = []
+        self.live = False  #: it is served: agents run all the time
         self._lock = state.lock(self.root)
         try:
-            self._open(seed)
+            self._open(seed, service)
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _open(self, seed: int) -> None:
+    def _open(self, seed: int, service: str) -> None:
         before = state.read(self.root)
+        if service and before.starts and service != before.registry:
+            has = f"served on {before.registry}" if before.registry else "its own"
+            raise HostRefused(f"the registry of the mock cloud in {escaped(self.root)} is {has}", "begin another cloud in another folder")
+        self.service = service or before.registry
         self._starts, self.external = before.starts + 1, before.external
+        self._admins = False  #: the registry has the network of all nodes
+        self._whereabouts: dict[str, list[str]] | None = None
         self._places: dict[str, list[str]] | None = None  #: where files of instances were when the first agent was started
-        self.scheduler, self.watcher = Scheduler(seed, before.later), SharedWatcher()
-        self.scheduler.settle = self.watcher.pump
-        self.registry = MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
+        self.watcher = SharedWatcher()
+        self.scheduler, self.registry = self._reach(seed, before.later)
+        self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self._loop = self.scheduler.loop()
         self._keep()
+
+    def _reach(self, seed: int, later: float) -> tuple[Scheduler, Reached]:
+        """Give the clock, and the registry by it."""
+        if self.service:
+            real = RealTime(seed)
+            return real, ServedRegistry(real, self.service)
+        virtual = Scheduler(seed, later)
+        return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
 
     def _note(self, name: str, text: str) -> None:
         self.log.append(f"{self.scheduler.now:.6f} {name} {text}")
@@ -98,31 +107,40 @@ class MockCloud:
         self._write()
 
     def _write(self, closed: bool = False) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external))
+        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external, self.service))
 
     def _attaches(self, external: tuple[str, ...]) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external))
+        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service))
         self.external = external
+
+    def _room(self, depth: str = TREE) -> limits.Room:
+        return limits.room(self.root, sockets=limits.SOCKETS if self.service else 0, depth=depth)
+
+    def _others(self) -> None:
+        """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""
+        if self.service:
+            self.scheduler.passes(0.0)
 
     # -- nodes
 
-    def create(self, number: int) -> list[Sysinfo]:
+    def create(self, number: int, **sort: Any) -> list[Sysinfo]:
         """Make so many nodes more, under the numbers behind the last one, but for those of refused folders. Raises HostRefused, Problem.
 
-        More than this machine can hold are refused before the first is made.
+        More than this machine can hold are refused before the first is made. ``sort``: fields of mockcloud.sysinfo.Sort.
         """
+        self._sort = _sort(self._sort._replace(**sort))
         tree = sysinfo.look(self.root)
-        limits.check(len(tree.nodes) + number, len(tree.nodes), limits.room(self.root, depth=self._depth))
+        limits.check(len(tree.nodes) + number, len(tree.nodes), self._room(self._sort.depth))
         free = count(tree.nodes[-1].number + 1 if tree.nodes else 1)
         return [self._made(each) for each in islice((each for each in free if node_uuid(each) not in tree.refused), number)]
 
-    def count(self, number: int) -> Counted:
+    def count(self, number: int, **sort: Any) -> Counted:
         """Let there be so many nodes: new ones are made, or those of the highest numbers deleted. Raises HostRefused, Problem."""
         there = sysinfo.look(self.root).nodes
         if number < len(there):
             self.delete(each.uuid for each in there[number:])
         else:
-            self.create(number - len(there))
+            self.create(number - len(there), **sort)
         self.sweep()
         return self.counted()
 
@@ -138,19 +156,21 @@ class MockCloud:
                 raise
             self.registry.remember(made, hostname, paths)  # an earlier call was cut off
         external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
-        found = Sysinfo(made, number, hostname, self._profile, self._own(made, hostname, "admin", ADMINS), external)
-        found = found._replace(depth=self._depth, ganeti=self._ganeti, hooked=self._hooked)
+        sort = self._sort
+        admin = self._own(made, hostname, "admin", ADMINS)
+        found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
+        self._others()
         return found
 
     def _own(self, node: str, hostname: str, name: str, network: Mapping[str, Any]) -> Admin:
         """Let the registry give out the MAC and the address of a NIC of a node's own, once."""
         client = self.registry.client()
         wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
-        if name == "admin":
+        if name == "admin" and not self._admins:
             _once(client, "networks", ADMINS)
-        _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]})
-        nic = client.get(f"nics/{wanted['uuid']}").body["nic"]
+            self._admins = True
+        nic = _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
         return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
 
     def delete(self, uuids: Iterable[str]) -> None:
@@ -160,6 +180,7 @@ class MockCloud:
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
                 folder.remove(sysinfo.NAME)
             self._forget(each)
+            self._others()
 
     # -- NICs of the nodes' own
 
@@ -181,6 +202,7 @@ class MockCloud:
         return [self._attached(each, name, network) for each in sysinfo.look(self.root).nodes]
 
     def _attached(self, one: Sysinfo, name: str, network: Mapping[str, Any]) -> Sysinfo:
+        self._others()
         if any(each.name == name for each in one.external):
             return one
         made = External(name, self._own(one.uuid, one.hostname, name, network))
@@ -199,6 +221,7 @@ class MockCloud:
         return nodes
 
     def _detached(self, one: Sysinfo, name: str) -> Sysinfo:
+        self._others()
         self._gone(f"nics/{own_uuid(one.uuid, name)}")
         found = one._replace(external=tuple(each for each in one.external if each.name != name))
         if found != one:
@@ -256,12 +279,12 @@ class MockCloud:
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
+        self._whereabouts = None
 
     def _its_own(self, node: str) -> list[Vm]:
         """Give the instances that a node has, and no other node."""
         vms = stored.of_node(self.root, node)[0]
-        places = stored.everywhere(self.root) if vms else {}
-        return [vm for vm in vms if len(places[vm.uuid]) == 1]
+        return [vm for vm in vms if self.places().get(vm.uuid, [node]) == [node]]
 
     def _gone(self, place: str) -> None:
         try:
@@ -277,6 +300,30 @@ class MockCloud:
             self._forget(each)
         return left
 
+    # -- files of instances
+
+    def places(self, anew: bool = False) -> dict[str, list[str]]:
+        """Give the nodes that have a file of an instance, by its UUID. Folders are looked at once, or ``anew``."""
+        if self._whereabouts is None or anew:
+            self._whereabouts = stored.everywhere(self.root)
+        return self._whereabouts
+
+    def keep(self, node: str, vm: Vm) -> None:
+        """Write an instance of a node. Raises HostRefused."""
+        stored.keep(self.root, node, vm)
+        nodes = self.places().setdefault(vm.uuid, [])
+        if node not in nodes:
+            nodes.append(node)
+
+    def forget(self, node: str, vm: str) -> None:
+        """Remove the file of an instance of a node. Raises HostRefused."""
+        stored.forget(self.root, node, vm)
+        nodes = self.places().get(vm, [])
+        if node in nodes:
+            nodes.remove(node)
+        if not nodes:
+            self.places().pop(vm, None)
+
     # -- agents
 
     def start(self, seconds: float = 2.0, wanted: Iterable[str] | None = None) -> None:
@@ -286,15 +333,16 @@ class MockCloud:
         """
         only = None if wanted is None else frozenset(wanted)
         nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only]
-        limits.check(len(nodes), len(nodes), limits.room(self.root))
+        limits.check(len(nodes), len(nodes), self._room())
         if deep := [each for each in nodes if each.depth != TREE]:
-            limits.check(len(deep), len(deep), limits.room(self.root, depth=deep[0].depth))
+            limits.check(len(deep), len(deep), self._room(deep[0].depth))
             limits.let_open()
         for each in nodes:
             if each.uuid not in self.nodes:
                 self.failed.pop(each.uuid, None)
                 try:
                     self._start(each)
+                    self._others()
                 except NetcommonError as error:  # the others go on
                     self.failed[each.uuid] = f"{each.hostname}: {error}"
         self.scheduler.passes(seconds)
@@ -331,7 +379,7 @@ class MockCloud:
             ]
             if vm.state == "incoming" or any(other.moves > vm.moves and other.state != "incoming" for other in others):
                 hypervisor.clean(vm)
-                stored.forget(self.root, node, vm.uuid)
+                self.forget(node, vm.uuid)
             else:
                 found.append(vm)
         return found
@@ -366,6 +414,7 @@ class MockCloud:
         self._write(closed=True)
         self.registry.stop()
         self.watcher.close()
+        self.scheduler.close()
         os.close(self._lock)
 
     # -- looking
@@ -409,13 +458,27 @@ def own_uuid(node: str, name: str) -> str:
     return str(uuid.uuid5(uuid.UUID(node), name))
 
 
-def _once(client: Client, place: str, body: Mapping[str, Any]) -> None:
-    """Have something made that may be there already."""
+def _sort(sort: Sort) -> Sort:
+    """Give a sort of nodes that there is. Raises HostRefused."""
+    known = ("hardware profile", sort.profile, PROFILES), ("depth", sort.depth, DEPTHS), ("version of Ganeti", sort.ganeti, VERSIONS)
+    for what, given, there in known:
+        if given not in there:
+            raise HostRefused(f"there is no {what} {given!a:.80}", f"one of {', '.join(there)}")
+    if sort.depth != TREE and PROFILES[sort.profile].switches:
+        text = f"nodes of depth {sort.depth} have no Open vSwitch, and those of the profile {sort.profile} do"
+        raise HostRefused(text, "another of the two")
+    return sort
+
+
+def _once(client: Asker, place: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Have something made; give it, None where it may be there already."""
     try:
-        client.change("POST", place, body)
+        found: dict[str, Any] = client.change("POST", place, body).body
     except Problem as refused:
         if refused.kind not in ("exists", "taken"):
             raise
+        return None
+    return found
 
 
 def _paths(root: str, node: str) -> Paths:

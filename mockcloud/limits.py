@@ -18,18 +18,14 @@ WATCHES = 3  #: of its records, and of Ganeti's files
 INODES = 100
 DISK = 256 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
 BASE = 64 << 20  #: bytes of memory without any node
+SOCKETS = 2  #: descriptors of a node whose registry is served elsewhere: its stream, and what it asks by
+SPARE = 64  #: descriptors of this process for anything else
 NUMBERS = 200_000  #: nodes at most: addresses of the admin network
+WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
+WORD["descriptors"] = "open files (RLIMIT_NOFILE)"
+WORD["namespaces"] = "user.max_net_namespaces"
 OF_NAMESPACE = 2 << 20  #: bytes of the kernel's memory for a network namespace
-DESCRIPTORS, OTHERS = 40, 200  #: of a node in a namespace: its own, its sockets, its taps; and of all else
-WORD = {
-    "memory": "memory",
-    "watches": "fs.inotify.max_user_watches",
-    "inodes": "inodes",
-    "disk": "room on disk",
-    "numbers": "addresses",
-    "descriptors": "descriptors of a process",
-    "namespaces": "user.max_net_namespaces",
-}
+DEEP = 40  #: descriptors of a node in a namespace: its own, its sockets, its taps
 
 
 class Room(NamedTuple):
@@ -41,14 +37,14 @@ class Room(NamedTuple):
     needs: int  #: for one node
 
 
-def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", depth: str = TREE) -> Room:
-    """Look at this machine. What cannot be read limits nothing. ``depth``: of the nodes that are to fit."""
+def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets: int = 0, depth: str = TREE) -> Room:
+    """Look at this machine. What cannot be read limits nothing. ``sockets``: of each node; ``depth``: of those that are to fit."""
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
     deep = depth == NAMESPACE
+    sockets += DEEP if deep else 0
     for least, has, needs in (
         ("memory", _memory(proc, cgroup), MEMORY + (OF_NAMESPACE if deep else 0)),
-        ("descriptors", resource.getrlimit(resource.RLIMIT_NOFILE)[1] - OTHERS if deep else None, DESCRIPTORS),
         ("namespaces", _number(f"{proc}/sys/user/max_net_namespaces") if deep else None, 1),
         ("watches", _number(f"{proc}/sys/fs/inotify/max_user_watches"), WATCHES),
         ("inodes", disk.f_favail if disk.f_files else None, INODES),
@@ -56,6 +52,9 @@ def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", depth: 
     ):
         if has is not None:
             found.append(Room(max(has - (BASE if least == "memory" else 0), 0) // needs, least, has, needs))
+    if sockets:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # as many as this process may give itself
+        found.append(Room(max(most - SPARE, 0) // sockets, "descriptors", most, sockets))
     return min(found)
 
 

@@ -24,6 +24,15 @@ DEPTHS = TREE, NAMESPACE  #: its kernel is simulated; or a network namespace of 
 LONGEST = 1 << 16  #: bytes
 
 
+class Sort(NamedTuple):
+    """What nodes that are made are; see Sysinfo."""
+
+    profile: str = "plain"
+    depth: str = TREE
+    ganeti: str = OLD
+    hooked: bool = False
+
+
 class Sysinfo(NamedTuple):
     """One node. ``number``: which of the cloud's, from 1; ``profile``: one of mockcloud.hardware.PROFILES; ``depth``: one of DEPTHS;
     ``ganeti``: one of VERSIONS; ``hooked``: Ganeti's own hook is installed there.
@@ -72,6 +81,11 @@ def write(root: str, one: Sysinfo) -> None:
     """Write it. Raises HostRefused."""
     with Folder.make(f"{root}/{SERVERS}/{one.uuid}") as folder:
         folder.write(NAME, json.dumps(one.document(), indent=2).encode("ascii") + b"\n", 0o644)
+
+
+def there(root: str, uuid: str) -> bool:
+    """Tell whether there is such a file, whatever is in it."""
+    return os.path.isfile(f"{root}/{SERVERS}/{uuid}/{NAME}")
 
 
 def read(root: str, uuid: str) -> Sysinfo | None:

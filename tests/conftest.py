@@ -12,7 +12,7 @@ import pytest
 from tests.support import warm
 from tests.support.node import Node, fresh
 from tests.support.ovs import OpenVswitch
-from tests.support.sample import FULL, sample
+from tests.support.sample import FULL, drawn, sample
 
 HERE = Path(__file__).parent
 MARKED = ("kernel", "vm", "bench")
@@ -21,7 +21,7 @@ MARKED = ("kernel", "vm", "bench")
 OF_AGENTS = ("kernel/agent", "kernel/warm")
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, max_examples=100)
-hypothesis.settings.register_profile("full", deadline=None, max_examples=1000)
+hypothesis.settings.register_profile("full", deadline=None, max_examples=drawn(100, 300, 1000))
 hypothesis.settings.load_profile("full" if FULL else "default")
 
 

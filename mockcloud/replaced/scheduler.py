@@ -1,4 +1,5 @@
-"""Run the actions of many nodes in one thread, by a virtual clock: time passes when nothing more is to be done at its moment.
+"""Run the actions of many nodes in one thread, by a virtual clock: time passes when nothing more is to be done at its moment. Or by this
+machine's clock, for nodes whose registry is a process of its own.
 
 Which node goes first where several have something to do at one moment is drawn from the seed. Within a node actions of one moment run in
 the order in which they were asked for, as netagent.loop does it.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import math
 import select
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush
@@ -18,6 +20,7 @@ from netagent.loop import Action, Timer
 
 BEGIN = 1000.0  #: monotonic seconds at which a run begins that goes on with no other
 EPOCH = 1.7e9  #: seconds since the epoch at BEGIN
+TURNS = 50  #: actions between two looks at descriptors
 
 
 class Scheduler:
@@ -46,11 +49,15 @@ class Scheduler:
         if self._real.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def _look(self) -> None:
+    def _settled(self) -> None:
         """See what was done."""
         self.settle()
         for descriptor, _events in self._poll.poll(0) if self._real else ():
             self._real[descriptor].readable(descriptor)
+
+    def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
+        """Let ``pump`` hand out what comes at a descriptor for all nodes: here after each action, so that its order is always one."""
+        self.settle = pump
 
     def loop(self) -> NodeLoop:
         """Make the loop of one node."""
@@ -66,17 +73,87 @@ class Scheduler:
 
     def until(self, when: float) -> None:
         """Do all that is due by then; then it is that time."""
-        self._look()  # what was done from outside is seen
+        self._settled()  # what was done from outside is seen
         while self._turns and self._turns[0][0] <= when:
             self.now, _tie, _order, loop = heappop(self._turns)
             if loop.step():
                 self.steps += 1
-                self._look()
+                self._settled()
         self.now = max(self.now, when)
 
     def passes(self, seconds: float) -> None:
         """Let time pass."""
         self.until(self.now + seconds)
+
+    def close(self) -> None:
+        """Attend to nothing more."""
+
+
+class RealTime(Scheduler):
+    """Run them by this machine's clock. What is late is done at once; descriptors of files are attended to."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, time.time())
+        self._zero = time.monotonic() - self.now
+        self._files = select.epoll()
+        self._attended: dict[int, Callable[[int], None]] = {}
+        self._interrupted = False
+
+    def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
+        self.attend(descriptor, lambda _events: pump())
+
+    def real(self, descriptor: int, loop: NodeLoop) -> None:
+        self.attend(descriptor, lambda _events: loop.readable(descriptor))
+
+    def forget(self, descriptor: int) -> None:
+        self.neglect(descriptor)
+
+    def attend(self, descriptor: int, ready: Callable[[int], None], events: int = select.EPOLLIN) -> None:
+        """Call ``ready`` with what has happened (epoll(7)) whenever there is something; it replaces what was called before."""
+        if descriptor in self._attended:
+            self._files.modify(descriptor, events)
+        else:
+            self._files.register(descriptor, events)
+        self._attended[descriptor] = ready
+
+    def neglect(self, descriptor: int) -> None:
+        """Attend to a descriptor no more."""
+        if self._attended.pop(descriptor, None) is not None:
+            self._files.unregister(descriptor)
+
+    def until(self, when: float) -> None:
+        """Do what is due and what comes until then; at least what is due now, however late it is."""
+        self._interrupted = False
+        while True:
+            self._look(when)
+            for _ in range(TURNS):
+                self.now = time.monotonic() - self._zero
+                if not self._turns or self._turns[0][0] > self.now:
+                    break
+                if heappop(self._turns)[3].step():
+                    self.steps += 1
+            if self.now >= when or self._interrupted:
+                return
+
+    def passes(self, seconds: float) -> None:
+        self.until(time.monotonic() - self._zero + seconds)
+
+    def interrupt(self) -> None:
+        """Let ``until`` return: somebody is to be heard outside."""
+        self._interrupted = True
+
+    def _look(self, when: float) -> None:
+        """Wait until a descriptor is ready, or something is due."""
+        self.now = time.monotonic() - self._zero
+        due = min(self._turns[0][0], when) if self._turns else when
+        for descriptor, events in self._files.poll(max(due - self.now, 0.0)):
+            ready = self._attended.get(descriptor)
+            if ready is not None:  # it may have been closed by what came before it
+                ready(events)
+
+    def close(self) -> None:
+        self._files.close()
+        self._attended.clear()
 
 
 class NodeLoop:

@@ -13,8 +13,8 @@ from tests.support.sample import drawn
 
 pytestmark = pytest.mark.slow  # emulated, and Open vSwitch's program is asked about most frames
 
-FRAMES = drawn(1_500, 6_000, 20_000)
-ASKED = drawn(400, 1_500, 5_000)  #: on Open vSwitch, whose program is asked about most of them
+FRAMES = drawn(1_500, 3_000, 20_000)
+ASKED = drawn(400, 800, 5_000)  #: on Open vSwitch, whose program is asked about most of them
 
 
 @pytest.mark.parametrize("mode", ["bridged", "routed"])

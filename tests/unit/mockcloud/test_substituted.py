@@ -42,8 +42,9 @@ REAL_ONLY = (
 
 
 def substituted(found: set[tuple[str, str]]) -> set[str]:
-    """Give the modules that a node's code has called and that are none of a real node's."""
-    return {callee for caller, callee in found if caller.partition(".")[0] in NODES_CODE and callee.partition(".")[0] == "mockcloud"}
+    """Give what a node's code has called and that is none of a real node's: what is named by its name, anything else by its module's."""
+    callees = {callee for caller, callee in found if caller.partition(".")[0] in NODES_CODE and callee.partition(".")[0] == "mockcloud"}
+    return {next((name for name in REPLACED if f"{callee}.".startswith(f"{name}.")), callee) for callee in callees}
 
 
 def hosts(found: set[tuple[str, str]]) -> set[str]:

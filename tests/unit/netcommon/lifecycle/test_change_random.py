@@ -24,11 +24,11 @@ from runtime.errors import NetcommonError
 from runtime.nic import Nic
 from tests.support.many import alike
 from tests.support.options import every, text
-from tests.support.sample import FULL
+from tests.support.sample import drawn
 from tests.support.sim import UUIDS, Mortal, Sim
 from tests.unit.netcommon.lifecycle.test_change import BASES
 
-SEEDS = 600 if FULL else 60
+SEEDS = drawn(60, 250, 600)
 
 #: mode -> option -> its values.
 VALUES: dict[str, dict[str, list[Any]]] = {}
@@ -72,7 +72,7 @@ def several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def drawn(rng: random.Random, mode: str, has: Mapping[str, Any], alone: bool) -> tuple[dict[str, Any], list[str]]:
+def options_drawn(rng: random.Random, mode: str, has: Mapping[str, Any], alone: bool) -> tuple[dict[str, Any], list[str]]:
     """Which options are set, and which unset."""
     names = rng.sample(sorted(name for name in VALUES[mode] if alone or name not in OF_ONE), rng.randint(1, 4))
     unset = [name for name in names if name in has and rng.random() < 0.5]
@@ -96,7 +96,7 @@ class Story:
     def change(self) -> str:
         """One change, undisturbed, refused or killed; returns what it was."""
         number = self.rng.randrange(len(self.nics))
-        sets, unset = drawn(self.rng, self.mode, self.options[number], len(self.nics) == 1)
+        sets, unset = options_drawn(self.rng, self.mode, self.options[number], len(self.nics) == 1)
         after = {**{name: value for name, value in self.options[number].items() if name not in unset}, **sets}
         what = self.rng.choice(["nothing", "nothing", "refused", "killed"])
         at = self.rng.randint(1, 14)

@@ -18,7 +18,7 @@ from netcommon.lifecycle import execute
 from runtime.environment import DownHint
 from runtime.errors import NetcommonError
 from runtime.nic import Nic
-from tests.support.sample import FULL, sample
+from tests.support.sample import FULL, drawn, sample
 from tests.support.sim import MODES, UUIDS, Mortal, Sim, nic
 
 NICS = st.integers(0, 2)
@@ -209,7 +209,7 @@ def test_histories() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         History,
         settings=settings(
-            max_examples=1000 if FULL else 60,
+            max_examples=drawn(60, 300, 1000),
             stateful_step_count=25,
             deadline=None,
             derandomize=not FULL,
