@@ -63,6 +63,10 @@ class Draft:
         """Give the keys of the reports that say that a MAC or an address is in use: netregistry.view.View.using."""
         return tuple(key for key in self.view.using(what) if self.get(key) is not None)
 
+    def having(self, what: str) -> tuple[str, ...]:
+        """Give the keys of the reports that have a MAC or an address as their NIC's own: netregistry.view.View.having."""
+        return tuple(key for key in self.view.having(what) if self.get(key) is not None)
+
     def nic(self, uuid: str) -> Nic | None:
         return cast("Nic | None", self.get(keys.nic(uuid)))
 

@@ -1,4 +1,4 @@
-"""Keep the numbers (addresses, MACs) of one scope that were ever claimed, so that the next to give out is found without looking at each.
+"""Keep the numbers (addresses, MACs) of one scope that were ever claimed or are in use, so that the next to give out is found by few steps.
 
 Numbers of an IPv6 /64 are as quick to find as those of an IPv4 /24: what is searched is what was used, by bisection.
 """
@@ -6,12 +6,14 @@ Numbers of an IPv6 /64 are as quick to find as those of an IPv4 /24: what is sea
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from netregistry.model.claim import Standing
+    from netregistry.model.claim import Standing as OfClaim
+
+    Standing = OfClaim | Literal["reported"]
 
 
 class Place(NamedTuple):
@@ -19,6 +21,10 @@ class Place(NamedTuple):
 
     standing: Standing
     freed: float
+
+
+#: That a NIC is reported with a number, whatever claims it: such a place is in a pool once.
+REPORTED = Place("reported", 0.0)
 
 
 class Pool:
@@ -65,7 +71,7 @@ class Pool:
             del self._free[bisect_left(self._free, entry)]
 
     def never_used(self, first: int, last: int) -> Iterator[int]:
-        """Give the numbers from ``first`` to ``last`` that no claim is of, the lowest first. The pool must not change meanwhile."""
+        """Give the numbers from ``first`` to ``last`` that nothing is of, the lowest first. The pool must not change meanwhile."""
         used = self._used
         place = bisect_left(used, first)
         while first <= last:
@@ -94,9 +100,21 @@ class Pool:
         """Count the numbers from ``first`` to ``last`` by how they stand; each counts once, by what stands most in its way."""
         found: dict[Standing, int] = dict.fromkeys(ORDER, 0)
         for number in self._used[bisect_left(self._used, first) : bisect_left(self._used, last + 1)]:
-            places = self._places[number]
-            found[places[0].standing if len(places) == 1 else min((each.standing for each in places), key=ORDER.index)] += 1
+            found[self._standing(number)] += 1
         return found
 
+    def standing(self, wanted: Standing, first: int, last: int) -> Iterator[int]:
+        """Give the numbers from ``first`` to ``last`` that stand so, the lowest first. The pool must not change meanwhile."""
+        within = self._used[bisect_left(self._used, first) : bisect_left(self._used, last + 1)]
+        return (number for number in within if self._standing(number) == wanted)
 
-ORDER: tuple[Standing, ...] = ("held", "reserved", "quarantined", "free")
+    def of(self, number: int) -> Standing | None:
+        """Tell how a number stands; None where nothing is of it."""
+        return self._standing(number) if number in self._places else None
+
+    def _standing(self, number: int) -> Standing:
+        places = self._places[number]
+        return places[0].standing if len(places) == 1 else min((each.standing for each in places), key=ORDER.index)
+
+
+ORDER: tuple[Standing, ...] = ("held", "reserved", "quarantined", "reported", "free")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from netregistry import use
@@ -21,13 +22,18 @@ RESTART = ("mac", "ip", "mode", "link", "vlan", "model")
 SAID_EMPTY = ("ip", "vlan")
 
 
+#: NICs that a conflict names of those that do not want what they have: a node may say it of thousands.
+MOST_NAMED = 100
+
+
 class Conflict(NamedTuple):
     """More than one NIC wants one MAC or address, or is reported with it."""
 
     claim: str  #: its key
     holder: str
     contenders: tuple[str, ...]
-    reported: tuple[str, ...] = ()  #: those that do not want it, and have it on a live node
+    reported: tuple[str, ...] = ()  #: those that do not want it, and have it on a live node: a hundred of them at most
+    more: int = 0  #: how many of these are not named
 
 
 class Shown(NamedTuple):
@@ -90,30 +96,42 @@ def _pending(nic: Nic, report: Report) -> tuple[str, ...]:
 def conflicts(view: View, nic: Nic) -> Iterator[Conflict]:
     """Give what of a NIC others want or have too, and what it has that others want."""
     for key in (*keys.claims(nic), *dict.fromkeys(use.beyond(view, nic))):
-        conflict = _conflict(view, key)
-        if conflict is not None and nic.uuid in (conflict.holder, *conflict.contenders, *conflict.reported):
+        conflict, concerned = _conflict(view, key)
+        if conflict is not None and nic.uuid in concerned:
             yield conflict
 
 
 def all_conflicts(view: View, shown: Iterable[str]) -> list[Conflict]:
     """Give every MAC and address that more than one NIC wants or has, by key. ``shown``: the keys of the NICs in the state "conflict"."""
-    found = {key: _conflict(view, key) for key in view.members("contended")}
+    found = {key: _conflict(view, key)[0] for key in view.members("contended")}
     for key in shown:
         if (nic := view.get(key)) is not None:
             found |= {conflict.claim: conflict for conflict in conflicts(view, nic)}
     return [conflict for _key, conflict in sorted(found.items()) if conflict is not None]
 
 
-def _conflict(view: View, key: str) -> Conflict | None:
-    """Give the conflict about a claim; None where there is none."""
+def _conflict(view: View, key: str) -> tuple[Conflict | None, frozenset[str]]:
+    """Give the conflict about a claim, and all NICs that it concerns; None where there is none.
+
+    It is worked out once for each state of the registry: each of thousands of NICs that are reported with one address would ask for it.
+    """
+    known = view.worked_out.get(("conflict", key))
+    if known is None:
+        known = view.worked_out["conflict", key] = _worked_out(view, key)
+    found: tuple[Conflict | None, frozenset[str]] = known
+    return found
+
+
+def _worked_out(view: View, key: str) -> tuple[Conflict | None, frozenset[str]]:
     claim = view.claim(key)
     if claim is None or not claim.holder:
-        return None
-    wanting = (claim.holder, *claim.contenders)
-    having = [uuid for uuid, node in use.users(view, key) if uuid not in wanting and view.heard(node)]
+        return None, frozenset()
+    wanting = frozenset((claim.holder, *claim.contenders))
+    having = {uuid for uuid, node in use.users(view, key) if uuid not in wanting and view.heard(node)}
     if not claim.contenders and not having:
-        return None
-    return Conflict(key, claim.holder, claim.contenders, tuple(sorted(set(having))))
+        return None, frozenset()
+    named = nsmallest(MOST_NAMED, having)
+    return Conflict(key, claim.holder, claim.contenders, tuple(named), len(having) - len(named)), wanting | having
 
 
 def missing_tags(view: View, node: str) -> tuple[str, ...]:

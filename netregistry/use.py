@@ -28,15 +28,23 @@ def users(where: View | Draft, key: str, options: bool = False) -> Iterator[tupl
     ``options``: also those that have an address by an option alone.
     """
     _kind, scope, what = key.split("/", 2)
-    for seen in where.using(what):
+    claim, having = where.claim(key), where.using(what) if options else where.having(what)
+    last = claim.last if claim is not None else ""
+    for seen in (*having, *(() if options else _beside(where, last, what))):
         _seen, node, uuid = seen.split("/")
-        claim, nic = where.claim(key), where.nic(uuid)
         if where.node(node) is None:
             continue  # it was forgotten: what it has reported counts no more
-        report = where.get(seen)
-        own = options or what in (report.mac, report.ip)
-        if (claim is not None and claim.last == uuid) or (own and nic is not None and nic.scope == scope):
+        nic = where.nic(uuid)
+        if last == uuid or (nic is not None and nic.scope == scope):
             yield uuid, node
+
+
+def _beside(where: View | Draft, uuid: str, what: str) -> Iterator[str]:
+    """Give the keys of the reports by which a NIC has something by an option alone: of who had it before that counts too."""
+    for seen in where.members("seen", uuid) if uuid else ():
+        report = where.get(seen)
+        if what in report.uses and what not in report.own:
+            yield seen
 
 
 def still(where: View | Draft, key: str) -> bool:
@@ -46,11 +54,9 @@ def still(where: View | Draft, key: str) -> bool:
 
 def has(where: View | Draft, key: str, uuid: str) -> bool:
     """Tell whether a NIC that had what is claimed at a key is reported with it."""
-    for seen in where.using(key.split("/", 2)[2]):
-        _seen, node, nic = seen.split("/")
-        if nic == uuid and where.node(node) is not None:
-            return True
-    return False
+    what = key.split("/", 2)[2]
+    reports = where.members("seen", uuid) if uuid else ()
+    return any(what in where.get(seen).uses and where.node(seen.split("/")[1]) is not None for seen in reports)
 
 
 def over(view: View) -> Iterator[str]:
@@ -61,10 +67,10 @@ def over(view: View) -> Iterator[str]:
 
 
 def beyond(view: View, nic: Nic) -> Iterator[str]:
-    """Give the claims of what a NIC is reported with and does not want."""
+    """Give the claims of what a NIC is reported with and does not want, of what is its own or was."""
     wanted = frozenset(keys.claims(nic))
     for _node, report, _revision in view.seen(nic.uuid):
-        for key in keys.used(nic.scope, report):
+        for key in keys.own(nic.scope, report):
             if key not in wanted:
                 yield key
     yield from view.members("kept", nic.uuid)

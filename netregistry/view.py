@@ -27,7 +27,7 @@ from netregistry.model.history import Ledger, Settings
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.pool import Place, Pool
+from netregistry.pool import REPORTED, Place, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,13 +50,18 @@ class View:
         # name of the group -> what it is of -> keys, in the order in which they came: no set, for a run is to be repeated
         self._groups: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
         self._pools: dict[tuple[str, int], Pool] = {}
-        self._using: dict[str, tuple[str, ...]] = {}  # a MAC or an address -> keys of the reports that say that it is in use
+        # a MAC or an address -> keys of the reports that say that it is in use; and of those that have it as their own
+        self._using: dict[str, dict[str, None]] = {}
+        self._having: dict[str, dict[str, None]] = {}
+        self._reported: dict[tuple[tuple[str, int], int], int] = {}  # pool and number -> reports by which it is in use there
+        self.worked_out: dict[Any, Any] = {}  #: what was made of the whole of it, and holds until the next commit (netregistry.state)
         self._due: dict[type, list[tuple[float, str]]] = {}  # of NICs and of claims, sorted: when something of a key ends
 
     # -- kept by the store
 
     def load(self, items: tuple[Item, ...], revision: int) -> None:
         """Take in items of a listing, as they were at ``revision``."""
+        self.worked_out = {}
         for key, value, written in items:
             self._put(key, value, written)
         self.revision = revision
@@ -66,6 +71,7 @@ class View:
         if not batch.changes:
             self.replaced, self.revision = {}, max(self.revision, batch.revision)
             return
+        self.worked_out = {}
         self.replaced = {key: (self._objects.get(key), self.at(key)) for key, _value in batch.changes}
         for key, value in batch.changes:
             self._put(key, value, batch.revision)
@@ -85,7 +91,11 @@ class View:
                     tuple(_numbers(key, kind))
             except (Invalid, ValueError) as error:
                 after, self.unreadable[key] = None, str(error)
-        before = self._objects.pop(key, None)
+        before = self._objects.get(key)
+        moved = self._moved(key, before, after)
+        for report in moved:
+            self._unuse(report, self._objects[report])
+        self._objects.pop(key, None)
         if before is not None:
             self._forget(key, kind, before)
         self._revisions.pop(key, None)
@@ -94,6 +104,15 @@ class View:
         if after is not None:
             self._objects[key] = after
             self._learn(key, kind, after)
+        for report in moved:
+            self._use(report, self._objects[report])
+
+    def _moved(self, key: str, before: Any, after: Any) -> tuple[str, ...]:
+        """Give the reports of a NIC that is in another scope from now on: what they name is in use there, and here no more."""
+        if not (isinstance(before, Nic) or isinstance(after, Nic)):
+            return ()
+        scopes = {each.scope if each is not None else "" for each in (before, after)}
+        return self.members("seen", key.partition("/")[2]) if len(scopes) > 1 else ()
 
     def _learn(self, key: str, kind: str, value: Any) -> None:
         self._kinds.setdefault(kind, {})[key] = value
@@ -106,7 +125,10 @@ class View:
                 self._pools.setdefault(pool, Pool()).add(number, Place(value.standing, value.freed))
         elif isinstance(value, Report):
             for each in value.uses:
-                self._using[each] = (*self._using.get(each, ()), key)
+                self._using.setdefault(each, {})[key] = None
+            for each in value.own:
+                self._having.setdefault(each, {})[key] = None
+            self._use(key, value)
 
     def _forget(self, key: str, kind: str, value: Any) -> None:
         del self._kinds[kind][key]
@@ -122,10 +144,34 @@ class View:
             for pool, number in _numbers(key, kind):
                 self._pools[pool].remove(number, Place(value.standing, value.freed))
         elif isinstance(value, Report):
-            for each in value.uses:
-                self._using[each] = tuple(other for other in self._using[each] if other != key)
-                if not self._using[each]:
-                    del self._using[each]
+            self._unuse(key, value)
+            for kept, names in ((self._using, value.uses), (self._having, value.own)):
+                for each in names:
+                    del kept[each][key]
+                    if not kept[each]:
+                        del kept[each]
+
+    def _use(self, key: str, report: Report) -> None:
+        """Note in the pools what is in use by a report: an address in the scope of its NIC, a MAC everywhere."""
+        for at in self._places(key, report):
+            count = self._reported[at] = self._reported.get(at, 0) + 1
+            if count == 1:
+                self._pools.setdefault(at[0], Pool()).add(at[1], REPORTED)
+
+    def _unuse(self, key: str, report: Report) -> None:
+        for at in self._places(key, report):
+            self._reported[at] -= 1
+            if not self._reported[at]:
+                del self._reported[at]
+                self._pools[at[0]].remove(at[1], REPORTED)
+
+    def _places(self, key: str, report: Report) -> Iterator[tuple[tuple[str, int], int]]:
+        nic = self._objects.get(keys.nic(key.rpartition("/")[2]))
+        for each in report.uses:
+            if each == report.mac:
+                yield from _numbers(keys.mac("", each), "macs")
+            elif nic is not None:
+                yield from _numbers(keys.address(nic.scope, each), "addresses")
 
     # -- read by everybody
 
@@ -155,7 +201,11 @@ class View:
 
     def using(self, what: str) -> tuple[str, ...]:
         """Give the keys of the reports that say that a MAC or an address is in use, of whichever scope (netregistry.use)."""
-        return self._using.get(what, ())
+        return tuple(self._using.get(what, ()))
+
+    def having(self, what: str) -> tuple[str, ...]:
+        """Give the keys of the reports that have a MAC or an address as their NIC's own, and not by an option alone."""
+        return tuple(self._having.get(what, ()))
 
     def all(self, kind: str) -> dict[str, Any]:
         """Give all objects whose key begins with ``kind``, by key. Not to be changed."""

@@ -104,6 +104,6 @@ def claims(nic: Nic) -> list[str]:
     return [mac(nic.scope, nic.mac), *found] if nic.mac else found
 
 
-def used(scope: str, report: Report) -> list[str]:
-    """Give the keys of the claims, in a scope, of what a NIC is reported with."""
-    return [mac(scope, each) if each == report.mac else address(scope, each) for each in report.uses]
+def own(scope: str, report: Report) -> list[str]:
+    """Give the keys of the claims, in a scope, of what a NIC is reported with as its own."""
+    return [mac(scope, each) if each == report.mac else address(scope, each) for each in report.own]

@@ -90,6 +90,11 @@ class Report(NamedTuple):
     moved_to: kinds.UuidOrNone = ""
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """Give what its guest has as its own, the MAC and the address, and not by an option alone; none where it is stopped."""
+        return () if self.state == "stopped" else tuple(each for each in dict.fromkeys((self.mac, self.ip)) if each)
+
+    @property
     def uses(self) -> tuple[str, ...]:
         """Give the MAC and the addresses that its guest has, each once; none where it is stopped."""
         if self.state == "stopped":

@@ -49,10 +49,11 @@ class Fill(NamedTuple):
     held: int
     reserved: int
     quarantined: int
+    reported: int
 
     @property
     def free(self) -> int:
-        return max(self.size - self.held - self.reserved - self.quarantined, 0)
+        return max(self.size - self.held - self.reserved - self.quarantined - self.reported, 0)
 
     @property
     def taken(self) -> float:

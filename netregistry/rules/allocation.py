@@ -8,20 +8,26 @@ What a guest is reported with is not given out, whether it is wanted or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import use
 from netregistry.model import keys, kinds
 from netregistry.refusal import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from netregistry.draft import Draft
     from netregistry.model.network import Network
-    from netregistry.pool import Pool
+    from netregistry.pool import Pool, Standing
 
 OCTETS = 6  #: of a MAC
+COUNTED: tuple[Standing, ...] = ("held", "reserved", "quarantined", "reported")
+MOST_LOOKED_AT = 1000  #: numbers of which a refusal says whose NICs have them
+MOST_NAMED = 5  #: nodes that it names
 
 
 def address(draft: Draft, network: Network, family: int) -> str:
@@ -37,7 +43,7 @@ def address(draft: Draft, network: Network, family: int) -> str:
             continue
         if next(use.users(draft, key, options=True), None) is None:
             return found
-    raise _full(f"{network.name} has no free IPv{family} address", pool, bounds, excluded)
+    raise _full(draft, f"{network.name} has no free IPv{family} address", pool, bounds, excluded, partial(kinds.text, which=family))
 
 
 def mac(draft: Draft, prefix: str, scope: str) -> str:
@@ -52,10 +58,14 @@ def mac(draft: Draft, prefix: str, scope: str) -> str:
     unreadable = (key for key in draft.view.unreadable if keys.kind(key) == "macs")
     chosen = {key.rpartition("/")[2] for key in (*draft.written("macs"), *unreadable)}
     for number in _candidates(pool, ((start, last), (first, start - 1))):
-        found = ":".join(f"{each:02x}" for each in number.to_bytes(OCTETS, "big"))
+        found = _octets(number)
         if number and found not in chosen and not draft.using(found):
             return found
-    raise _full(f"no MAC that begins with {prefix} is free", pool, ((first, last),), frozenset())
+    raise _full(draft, f"no MAC that begins with {prefix} is free", pool, ((first, last),), frozenset(), _octets)
+
+
+def _octets(number: int) -> str:
+    return ":".join(f"{each:02x}" for each in number.to_bytes(OCTETS, "big"))
 
 
 def _candidates(pool: Pool, bounds: Iterable[tuple[int, int]]) -> Iterator[int]:
@@ -67,28 +77,49 @@ def _candidates(pool: Pool, bounds: Iterable[tuple[int, int]]) -> Iterator[int]:
 
 
 class Room(NamedTuple):
-    """Count how many numbers there are to be given out, and how many of them are not any more."""
+    """Count how many numbers there are to be given out, and how many of them are not any more.
+
+    ``reported``: those that no claim keeps, and that a NIC has all the same, as its node says.
+    """
 
     size: int
     held: int
     reserved: int
     quarantined: int
+    reported: int
 
 
 def room(pool: Pool, bounds: Iterable[tuple[int, int]], excluded: frozenset[int]) -> Room:
     """Count what may be given out within bounds, and what of it is taken."""
     bounds = tuple(bounds)
     size = sum(last - first + 1 for first, last in bounds)
-    size -= sum(1 for number in excluded if any(first <= number <= last for first, last in bounds))
+    never = [number for number in excluded if any(first <= number <= last for first, last in bounds)]
+    size -= len(never)
     counts = [pool.count(first, last) for first, last in bounds]
-    return Room(size, *(sum(count[standing] for count in counts) for standing in ("held", "reserved", "quarantined")))
+    found = Counter[Any]({standing: sum(count[standing] for count in counts) for standing in COUNTED})
+    found.subtract(map(pool.of, never))
+    return Room(size, *(found[standing] for standing in COUNTED))
 
 
-def _full(what: str, pool: Pool, bounds: Iterable[tuple[int, int]], excluded: frozenset[int]) -> Refused:
+def _full(
+    draft: Draft, what: str, pool: Pool, bounds: tuple[tuple[int, int], ...], excluded: frozenset[int], text: Callable[[int], str]
+) -> Refused:
+    """Give the refusal, which says what there is, and whose NICs have what no claim keeps. ``text``: of a number."""
     size, *counts = found = room(pool, bounds, excluded)
     counted = dict(zip(found._fields[1:], counts, strict=True))
     said = ", ".join(f"{number} {standing}" for standing, number in counted.items())
-    return Refused("full", f"{what}: of {size} {said}", size=size, **counted)
+    more: dict[str, Any] = {}
+    if found.reported:
+        nodes = Counter[str]()
+        some = islice(
+            (each for first, last in bounds for each in pool.standing("reported", first, last) if each not in excluded), MOST_LOOKED_AT
+        )
+        for number in some:
+            nodes.update({seen.split("/")[1] for seen in draft.using(text(number))})
+        more["nodes"] = [uuid for uuid, _count in nodes.most_common(MOST_NAMED)]
+        names = [f"{node.name if (node := draft.node(uuid)) else uuid} ({nodes[uuid]})" for uuid in more["nodes"]]
+        said += f"; reported by {', '.join(names)}: netcommon registry find ADDRESS names the NIC"
+    return Refused("full", f"{what}: of {size} {said}", size=size, **counted, **more)
 
 
 def _every_node_was_heard(draft: Draft) -> None:

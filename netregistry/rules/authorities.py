@@ -1,11 +1,11 @@
-"""Take authorities in and out: two count at most, and the newer one signs."""
+"""Take authorities in and out: the newest one signs, and those before count until they are retired."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model import keys
-from netregistry.model.certificate import Authority
+from netregistry.model import keys, kinds
+from netregistry.model.certificate import Authority, Digest, Label
 from netregistry.model.codec import Invalid, read, write
 from netregistry.refusal import Refused
 from netregistry.request import Done
@@ -20,13 +20,32 @@ if TYPE_CHECKING:
 
 SHOWN = 10  #: of those who would be out
 MOST = 2  #: a chain of three would not be known to who knows the first alone
+MOST_BEFORE_LOST = 7  #: that count besides one which none before has signed: there is no chain, and a machine trusts 16 at most
+
+
+class NewAuthority(NamedTuple):
+    """An authority to be taken in: its fields, as in Authority. ``alone``: those before count no more from the same commit on."""
+
+    id: Label
+    fingerprint: Digest
+    certificate: str
+    cross: str = ""
+    made: kinds.Time = 0.0
+    until: kinds.Time = 0.0
+    alone: bool = False
 
 
 def add(draft: Draft, part: Part) -> Done:
-    """Take in another authority, which signs from now on. Those before count until they are retired."""
-    wanted = read(Authority, part.body)._replace(made=draft.now)
+    """Take in another authority, which signs from now on. Those before count until they are retired, or, where it is ``alone``, no more.
+
+    One that was lost is no part of a chain: another one is taken in whatever rotation is under way, and ends that.
+    """
+    given = read(NewAuthority, part.body)
+    wanted = Authority(given.id, given.fingerprint, given.certificate, given.cross, draft.now, given.until)
     there = authorities(draft.view, draft.now)
-    if len(there) >= MOST:
+    if given.alone and given.cross:
+        raise Invalid("alone", True, "false for an authority that the one before has signed: who has the key of that would go over")
+    if not given.alone and len(there) >= (MOST if given.cross else MOST_BEFORE_LOST + 1):
         what = f"{len(there)} authorities count already, and {there[-1].id} signs since {local_time(there[-1].made)}"
         remedy = f"when certificate list shows {there[0].id} no more, retire that: netcommon registry authority retire {there[0].id}"
         raise Refused("in-use", f"{what}: what was asked for again is done; {remedy}")
@@ -38,6 +57,8 @@ def add(draft: Draft, part: Part) -> Done:
     if draft.get(key) is not None:
         raise Refused("exists", f"there is an authority {wanted.id} already", field="id")
     draft.put(key, wanted)
+    for each in there if given.alone else ():
+        draft.delete(keys.authority(each.id))
     return Done(201, key, write(wanted))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state, use
 from netregistry.actions import ACTIONS
+from netregistry.core import BACK
 from netregistry.model import keys
 from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, load, write
@@ -172,9 +173,9 @@ class Reader:
         since = alive.since if alive else gone.since if gone else 0.0
         nics = len(view.members("on", node.uuid))
         missing, reports = state.missing_tags(view, node.uuid), view.shown_revision(keys.reports(node.uuid))
-        about = said.about if said else About()
+        about, life = (said.about, said.incarnation if said.epoch == view.epoch else "") if said else (About(), "")
         return answers.NodeItem(
-            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about
+            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
 
     # -- search
@@ -199,7 +200,10 @@ class Reader:
     def history(self, wanted: Mapping[str, Any]) -> Answer:
         """Give what was done, the oldest first. A part may be shorter than was asked for, and another one follow all the same."""
         view, limit = self._now(), wanted.get("limit", USUAL)
-        after, at = keys.history(new_id(wanted["since"], 0)) if wanted.get("since") else "", 0
+        since = wanted.get("since") or 0.0
+        # where an entry is kept says its id, which may be as much older than it; pages go by that alone
+        first = wanted.get("placed") or max(since - BACK / 1000, 0.0)
+        after, at = keys.history(new_id(first, 0)) if first else "", 0
         if "cursor" in wanted:
             shown, _, rest = wanted["cursor"].partition("~")
             after = keys.history(rest)
@@ -226,7 +230,7 @@ class Reader:
                 if all(hint in item.value for hint in hints):
                     size += len(item.value)
                     entry = _entry(item.value)
-                    if entry is not None and _meant(entry, wanted):
+                    if entry is not None and entry.time >= since and _meant(entry, wanted):
                         items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
         items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
         shown = f"{view.epoch}:{at}"

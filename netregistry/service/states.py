@@ -79,8 +79,8 @@ def _affected(view: View, key: str) -> Iterator[str]:
     elif kind in ("macs", "addresses"):
         for claim in (view.replaced[key][0], view.get(key)):
             if isinstance(claim, Claim):
-                yield from (keys.nic(nic) for nic in (claim.holder, *claim.contenders) if nic)
-        for seen in view.using(rest.partition("/")[2]):
+                yield from (keys.nic(nic) for nic in (claim.holder, claim.last, *claim.contenders) if nic)
+        for seen in view.having(rest.partition("/")[2]):
             yield keys.nic(seen.rpartition("/")[2])
 
 
@@ -97,7 +97,7 @@ def _reported(view: View, uuid: str, reports: Iterable[Report | None]) -> Iterat
 def _had(view: View, nic: Nic, reports: Iterable[Report]) -> Iterator[str]:
     """Give the keys of the NICs that hold what a NIC is reported with, in its own scope."""
     for report in reports:
-        for key in keys.used(nic.scope, report):
+        for key in keys.own(nic.scope, report):
             claim = view.claim(key)
             if claim is not None and claim.holder:
                 yield keys.nic(claim.holder)

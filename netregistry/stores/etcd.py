@@ -304,7 +304,7 @@ class EtcdStore:
         found = facts(self.client)
         if found is not None and found.whole and not found.source.startswith(f"{self.epoch}:"):
             with contextlib.suppress(Overtaken):  # another service has done it
-                begun(self.client, Facts(secrets.token_hex(4), True, f"{self.epoch}:{known}", 0), found)
+                begun(self.client, Facts(secrets.token_hex(4), True, f"{self.epoch}:{known}", 0, came=found.came), found)
         self._why = f"it has gone back from revision {known} to {newest} or before, and what came after is lost"
         raise self.another_epoch()
 

@@ -83,7 +83,7 @@ def init(app: App, as_json: bool) -> None:
     except HostRefused as error:
         without = str(error)
     if as_json:
-        answer("registry-file", path=path, epoch=epoch)
+        answer("registry-file", path=path, epoch=epoch, kept="")
     else:
         say(f"made {path}, epoch {epoch}\nnext: systemctl enable --now netcommon-registry")
     if without:
@@ -210,7 +210,8 @@ def conflicts(app: App, as_json: bool) -> None:
     def row(item: Any) -> tuple[Any, ...]:
         one = item["conflict"]
         _kind, scope, what = one["claim"].split("/", 2)
-        return what, scope, one["holder"], text(one["contenders"]), text(one.get("reported", ()))
+        more = f" and {one['more']} more" if one.get("more") else ""
+        return what, scope, one["holder"], text(one["contenders"]), text(one.get("reported", ())) + more
 
     show_list(items, revision, ("WHAT", "SCOPE", "HELD BY", "WANTED BY", "REPORTED OF"), row, as_json, "no conflicts")
 

@@ -92,22 +92,29 @@ def authority_list(app: App, as_json: bool) -> None:
 @click.option(
     "--lost",
     is_flag=True,
-    help="The key of the one that signs is lost, or somebody else has it: nobody will know the new one, and all join again.",
+    help="The key of the one that signs is lost: nobody will know the new one, and all join again. Those before count until retired.",
+)
+@click.option(
+    "--stolen",
+    is_flag=True,
+    help="Somebody else has the key of one that counts: those before count no more at once, nobody is let in by them, and all join again.",
 )
 @json_option
 @click.pass_obj
-def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
+def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
     """Make another authority, which signs from now on.
 
     On the registry's machine. The one before counts until it is retired. Agents learn of the new one within an hour, and renew their
-    certificates; certificate list shows by which authority each is.
+    certificates; certificate list shows by which authority each is. With --lost and --stolen it is done whatever rotation is under way.
     """
     as_root(app)
+    if lost and stolen:
+        raise click.UsageError("--stolen does what --lost does, and ends those before: one of the two")
     x509, keys = module_of("netregistry.authority.x509"), module_of("netregistry.authority.key_files")
     with client(app) as asked:
         items, _revision = whole(asked, "authorities")
         before = None
-        if items and not lost:
+        if items and not (lost or stolen):
             now = x509.read_authority(next(item["authority"]["certificate"] for item in items if item["signs"]))
             key = keys.key(authority_keys(app), now.id)
             if not key:
@@ -117,13 +124,19 @@ def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
             before = now, key
         made = x509.make_authority(app.clock.wall(), before)
         keys.keep(authority_keys(app), made)
+        wanted = {"certificate": made.authority.certificate, "cross": made.authority.cross}
         try:
-            said = asked.change("POST", "authorities", {"certificate": made.authority.certificate, "cross": made.authority.cross})
+            said = asked.change("POST", "authorities", {**wanted, "alone": True} if stolen else wanted)
         except import_module("netregistry.client").Problem as refused:
             if not refused.retry:
                 keys.forget(authority_keys(app), made.authority.id)
             raise
-    show_change(said, f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}", False, as_json)
+    over = [str(item["authority"]["id"]) for item in items] if stolen else []
+    for label in over:
+        keys.forget(authority_keys(app), label)
+    ended = f"; {', '.join(over)} {'counts' if len(over) == 1 else 'count'} no more" if over else ""
+    sentence = f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}{ended}"
+    show_change(said, sentence, False, as_json)
 
 
 @authority.command("retire")
