@@ -76,6 +76,7 @@ class MockCloud:
             raise HostRefused(f"the registry of the mock cloud in {escaped(self.root)} is {has}", "begin another cloud in another folder")
         self.service = service or before.registry
         self._starts, self.external = before.starts + 1, before.external
+        self._admins = False  #: the registry has the network of all nodes
         self._whereabouts: dict[str, list[str]] | None = None
         self._places: dict[str, list[str]] | None = None  #: where files of instances were when the first agent was started
         self.watcher = SharedWatcher()
@@ -161,10 +162,10 @@ class MockCloud:
         """Let the registry give out the MAC and the address of a NIC of a node's own, once."""
         client = self.registry.client()
         wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
-        if name == "admin":
+        if name == "admin" and not self._admins:
             _once(client, "networks", ADMINS)
-        _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]})
-        nic = client.get(f"nics/{wanted['uuid']}").body["nic"]
+            self._admins = True
+        nic = _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
         return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
 
     def delete(self, uuids: Iterable[str]) -> None:
@@ -445,13 +446,15 @@ def _profile(name: str) -> str:
     return name
 
 
-def _once(client: Asker, place: str, body: Mapping[str, Any]) -> None:
-    """Have something made that may be there already."""
+def _once(client: Asker, place: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Have something made; give it, None where it may be there already."""
     try:
-        client.change("POST", place, body)
+        found: dict[str, Any] = client.change("POST", place, body).body
     except Problem as refused:
         if refused.kind not in ("exists", "taken"):
             raise
+        return None
+    return found
 
 
 def _paths(root: str, node: str) -> Paths:

@@ -83,5 +83,5 @@ ACTIONS: dict[str, Action] = {
     "certificate.revoke": Action(holders.revoke, lambda: schema(holders.Whose)),
     "certificates.sweep": Action(holders.sweep, _nothing),
     "authority.add": Action(authorities.add, lambda: schema(authorities.NewAuthority)),
-    "authority.retire": Action(authorities.retire, _nothing),
+    "authority.retire": Action(authorities.retire, _deletion),
 }

@@ -44,6 +44,7 @@ LONGEST_REFUSAL = 4096  #: characters of one that is remembered with all that it
 ALWAYS = ("type", "title", "status", "detail")  #: what is remembered of a longer one
 LATE = 3_600_000  #: milliseconds for which every request is remembered, at least
 EARLY = 300_000  #: milliseconds that the clock of who asks may be fast
+BACK = 86_400_000  #: milliseconds that a request may be old when it comes for the first time: its id is its place in the history
 
 
 class CatchUp(NamedTuple):
@@ -255,20 +256,22 @@ class Core:
             yield CatchUp(revision)
 
     def _in_time(self, call: Call) -> Generator[Effect, Result, None]:
-        """Raise Refused for a request that is not remembered if it was done, and for one of a time that is not yet.
+        """Raise Refused for a request of which nobody remembers if it was done, for one of a time to come, and for a new one of long ago.
 
+        Who asks chooses the id: what he does must not stand where the history is cut next, or far from when he has done it.
         The floor is a time that is not yet where the history was cut while the clock was fast: requests are made behind it until then.
         """
         at = made(call.id)
         if at > self.moment * 1000 + EARLY:
             detail = f"the request was made at {local_time(at / 1000)}, which is not yet: set the clocks of both sides"
             raise Refused("invalid", detail, field="id")
-        if at > self.view.ledger.floor:
+        floor = max(self.view.ledger.floor, int(self.moment * 1000) - BACK)
+        if at > floor:
             return
         found = cast("Found", (yield Read(keys.history(call.id))))
         if found.value is None:
             detail = "requests as old as this are not remembered: make it anew, after the floor, if it is wanted still"
-            raise Refused("outdated", detail, id=call.id, floor=self.view.ledger.floor)
+            raise Refused("outdated", detail, id=call.id, floor=floor)
 
     def _earlier(self, call: Call, who: Identity, what: str) -> Generator[Effect, Result, Response | None]:
         """Give what the request was answered when it was done; None where it was not. Raises Refused for an id that was another's."""

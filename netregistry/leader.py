@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from netregistry.core import LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
 from netregistry.draft import Commit
 from netregistry.model import keys
-from netregistry.model.codec import dump
-from netregistry.model.history import Identity
+from netregistry.model.codec import Invalid, dump, load
+from netregistry.model.history import Entry, Identity
 from netregistry.model.node import Gone
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
@@ -180,6 +180,7 @@ class Leader:
     def _trimmed(self) -> Work:
         """Delete the oldest entries of the history: by age and number, and never what a late copy of a request may still ask for.
 
+        How old one is says the time at which it was done; its id, which who asks has chosen, says no more than where it is kept.
         The ledger's floor rises in the same commit: what is not remembered any more is refused from then on.
         """
         core = self._core
@@ -191,9 +192,10 @@ class Leader:
             ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
             oldest = (now - settings.history_seconds) * 1000 if self._steady.forgets else float("-inf")
             cut: list[str] = []
-            for key, _value in some.items:
+            for key, value in some.items:
                 at = made(key.partition("/")[2])
-                if at >= now * 1000 - LATE or not (len(cut) < excess or at < oldest):
+                done = max(at, _done(value))
+                if done >= now * 1000 - LATE or not (len(cut) < excess or done < oldest):
                     break
                 cut.append(key)
                 ledger = ledger._replace(kept=ledger.kept - 1, floor=max(ledger.floor, at))
@@ -213,6 +215,14 @@ class Leader:
         if old:
             self._marks = self._marks[len(old) :]
             self._old = old[-1]
+
+
+def _done(value: bytes) -> int:
+    """Give the time at which an entry of the history was done, milliseconds since the epoch; 0 where nobody can read it."""
+    try:
+        return int(load(Entry, value).time * 1000)
+    except Invalid:
+        return 0
 
 
 def hash_of(text: str) -> int:

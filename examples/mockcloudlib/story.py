@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mockcloud.instances.many import Task
 
 MODES = ("bridged", "routed", "bridged", "routed", "bridged")  #: of the NICs of an instance
+TOGETHER = 100  #: nodes that are made at once
 EVERY = 5.0  #: seconds between two lines about how far it is
 LOOKS = 1.0  #: seconds between two looks at what the registry shows
 LONG = 1200.0  #: seconds in which anything converges
@@ -103,9 +104,9 @@ def _tell(story: Story) -> None:
 
 
 def _joined(story: Story) -> None:
-    for number in range(story.nodes):
-        story.uuids += [each.uuid for each in story.cloud.create(1)]
-        story.far(number + 1, story.nodes, "nodes made")
+    while left := story.nodes - len(story.uuids):
+        story.uuids += [each.uuid for each in story.cloud.create(min(left, TOGETHER))]
+        story.far(len(story.uuids), story.nodes, "nodes made")
     story.cloud.network("blue", {"subnet": "10.0.0.0/9"})
     begun = time.monotonic()
     story.cloud.start(0.0)

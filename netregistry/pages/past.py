@@ -46,7 +46,7 @@ async def looked_back(look: Look, wanted: Mapping[str, Any], before: str, now: f
         part, cursor = list[dict[str, Any]](), ""
         while looks < LOOKS:
             looks += 1
-            body = (await look({**wanted, "since": begin, "limit": AT_ONCE, **({"cursor": cursor} if cursor else {})})).body
+            body = (await look({**wanted, "placed": begin, "limit": AT_ONCE, **({"cursor": cursor} if cursor else {})})).body
             inside = [item["entry"] for item in body["items"] if item["entry"]["request"] < end]
             part += inside
             cursor = body["next"] if len(inside) == len(body["items"]) else ""

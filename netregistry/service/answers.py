@@ -96,11 +96,15 @@ class AuthorityItem(NamedTuple):
 
 
 class CertificateItem(NamedTuple):
-    """Who has certificates: the latest of them, and whether all that there are so far are revoked."""
+    """Who has certificates: the latest of them, and whether all that there are so far are revoked.
+
+    ``foreign``: the authority that has signed the latest counts no more, so it does not count either.
+    """
 
     revision: str
     certificate: Holder
     revoked: bool
+    foreign: bool
 
 
 class TokenItem(NamedTuple):

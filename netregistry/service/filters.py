@@ -223,7 +223,7 @@ HISTORY = (
     Param("action", kinds.Name, 'requests of this action, such as "nic.set"'),
     Param("role", Role, "requests of this role"),
     Param("by", kinds.NameOrNone, "requests of somebody of this name"),
-    Param("since", kinds.Time, "requests made from then on, seconds since 1970"),
+    Param("since", kinds.Time, "requests done from then on, seconds since 1970"),
 )
 PAGING = (
     Param("limit", Limit, f"so many items at most; {USUAL} without it"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state, use
 from netregistry.actions import ACTIONS
+from netregistry.core import BACK
 from netregistry.model import keys
 from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, load, write
@@ -95,7 +96,12 @@ class Reader:
         return self._list("authorities", (), found, wanted, item)
 
     def certificates(self, wanted: Mapping[str, Any]) -> Answer:
-        return self._list("certificates", (), sorted(self._now().all("certificates")), wanted, _certificate)
+        counting = {each.id for each in holders.authorities(self._now(), self._clock())}
+
+        def item(view: View, row: Row) -> answers.CertificateItem:
+            return answers.CertificateItem(_shown(view, row), row.value, row.value.revoked, row.value.authority not in counting)
+
+        return self._list("certificates", (), sorted(self._now().all("certificates")), wanted, item)
 
     def tokens(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("tokens", (), sorted(self._now().all("tokens")), wanted, _token)
@@ -194,7 +200,10 @@ class Reader:
     def history(self, wanted: Mapping[str, Any]) -> Answer:
         """Give what was done, the oldest first. A part may be shorter than was asked for, and another one follow all the same."""
         view, limit = self._now(), wanted.get("limit", USUAL)
-        after, at = keys.history(new_id(wanted["since"], 0)) if wanted.get("since") else "", 0
+        since = wanted.get("since") or 0.0
+        # where an entry is kept says its id, which may be as much older than it; pages go by that alone
+        first = wanted.get("placed") or max(since - BACK / 1000, 0.0)
+        after, at = keys.history(new_id(first, 0)) if first else "", 0
         if "cursor" in wanted:
             shown, _, rest = wanted["cursor"].partition("~")
             after = keys.history(rest)
@@ -221,7 +230,7 @@ class Reader:
                 if all(hint in item.value for hint in hints):
                     size += len(item.value)
                     entry = _entry(item.value)
-                    if entry is not None and _meant(entry, wanted):
+                    if entry is not None and entry.time >= since and _meant(entry, wanted):
                         items.append(answers.HistoryItem(f"{view.epoch}:{item.revision}", entry))
         items.sort(key=lambda item: item.entry.number)  # their ids, by which they are stored, know milliseconds
         shown = f"{view.epoch}:{at}"
@@ -262,10 +271,6 @@ def _report(view: View, row: Row) -> answers.ReportItem:
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:
     return answers.ClaimItem(_shown(view, row), row.key, row.value.standing, row.value)
-
-
-def _certificate(view: View, row: Row) -> answers.CertificateItem:
-    return answers.CertificateItem(_shown(view, row), row.value, row.value.revoked)
 
 
 def _token(view: View, row: Row) -> answers.TokenItem:

@@ -183,9 +183,10 @@ class EtcdStore:
     def newest(self) -> int:
         """Give the newest revision that a majority has. Raises Unavailable also where it is another epoch."""
         found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1)
-        if found.revision < self._facts.revision:
-            self._gone_back(self._facts.revision, found.revision)
-        if not self._facts.holds(found.pairs[0] if found.pairs else None):
+        there = found.pairs[0] if found.pairs else None
+        if not self._facts.holds(there):
+            if found.revision < self._facts.revision or (there is not None and there.revision < self._facts.revision):
+                self._gone_back(self._facts.revision, found.revision)  # to before this epoch
             raise self.another_epoch()
         return found.revision
 
@@ -283,6 +284,7 @@ class EtcdStore:
         try:  # how etcd says that what is before has been forgotten, or has not been
             found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1, start - 1)
             if not self._facts.holds(found.pairs[0] if found.pairs else None):
+                self.newest()  # which says why
                 raise self.another_epoch()
             if told is not None:
                 key, value = told

@@ -123,7 +123,7 @@ def test_what_a_service_without_the_key_cannot_do_the_other_one_does(etcd: Clust
         bob = Machine(tmp_path / "bob").join(first.token("reader", "bob"), second, first)
         wait_until(lambda: answers(bob, first), 30, "by the one that signs")
         shutil.copytree(first.authority, second.authority, dirs_exist_ok=True)
-        first.command("authority", "retire", joined.authority)
+        first.command("authority", "retire", "--force", joined.authority)
         for one in (renewed, bob):
             wait_until(lambda one=one: answers(one, second), 30, "by the second one's new certificate")  # type: ignore[misc]
 

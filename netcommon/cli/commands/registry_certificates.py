@@ -141,16 +141,18 @@ def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
 
 @authority.command("retire")
 @click.argument("label", metavar="ID")
+@click.option("--force", is_flag=True, help="Also while somebody has no certificate by another one: who has none is out, and joins again.")
 @json_option
 @click.pass_obj
-def authority_retire(app: App, label: str, as_json: bool) -> None:
+def authority_retire(app: App, label: str, force: bool, as_json: bool) -> None:
     """Let nothing count any more that an authority has signed.
 
-    Open streams of such certificates are cut at once, and who has no other joins again.
+    Open streams of such certificates are cut at once. While somebody's latest certificate is by it, that is refused, and says whose:
+    they go over by themselves, unless its key is lost.
     """
     as_root(app)
     with client(app) as asked:
-        said = asked.change("DELETE", f"authorities/{label}")
+        said = asked.change("DELETE", f"authorities/{label}", force=force)
     module_of("netregistry.authority.key_files").forget(authority_keys(app), label)
     show_change(said, f"authority {label} counts no more", False, as_json)
 
@@ -235,14 +237,18 @@ def certificate() -> None:
 @json_option
 @click.pass_obj
 def certificate_list(app: App, as_json: bool) -> None:
-    """List who has certificates, until when, by which authority."""
+    """List who has certificates, until when, by which authority.
+
+    STATE foreign: the authority counts no more, nor does the certificate.
+    """
     with client(app) as asked:
         items, revision = whole(asked, "certificates")
         names = {each["node"]["uuid"]: each["node"]["name"] for each in asked.all("nodes")}
 
     def row(item: Any) -> tuple[Any, ...]:
         one = item["certificate"]
-        state = "revoked" if item["revoked"] else "ended" if one["until"] <= app.clock.wall() else "counts"
+        ended = one["until"] <= app.clock.wall()
+        state = "revoked" if item["revoked"] else "ended" if ended else "foreign" if item.get("foreign") else "counts"
         return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), one["authority"]
 
     show_list(items, revision, ("ROLE", "NAME", "STATE", "UNTIL", "AUTHORITY"), row, as_json, "nobody has a certificate")

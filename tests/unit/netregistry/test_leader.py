@@ -7,10 +7,12 @@ from itertools import pairwise
 import pytest
 
 from netregistry import leader
+from netregistry.draft import Draft
 from netregistry.local import Local
 from netregistry.model.history import Identity
+from netregistry.request import new_id
 from netregistry.stores.base import Compacted, Unavailable
-from tests.support.registry import Registry
+from tests.support.registry import OPERATOR, Registry
 
 
 def test_options_end_at_their_time(registry: Registry) -> None:
@@ -197,3 +199,26 @@ def test_a_store_that_does_not_forget_has_the_rest_done(registry: Registry, monk
     with pytest.raises(Unavailable, match="not now"):
         registry.passes(4000)
     assert [item for item in registry.store.list("history/").items if b"quarantine.end" in item.value]
+
+
+def test_the_id_of_a_request_does_not_say_how_long_it_is_remembered(registry: Registry) -> None:
+    """Who asks chooses it: by an id of long ago he would take what he has done out of the history at once."""
+    day = 86400.0
+    registry.do("settings.set", "", {"history_seconds": 10 * day})
+    problem = registry.refused("nic.add", "", {"instance": "web1"}, id=new_id(registry.time - 2 * day, 1))
+    assert problem["kind"] == "outdated" and registry.time - day - 1 <= problem["floor"] / 1000 <= registry.time - day
+    registry.nic(id=new_id(problem["floor"] / 1000 + 1, 2), instance="web1")
+    registry.passes(9.5 * day)
+    assert any(b"web1" in item.value for item in registry.store.list("history/").items), "by its id it was older than ten days"
+    registry.passes(day)
+    assert not any(b"web1" in item.value for item in registry.store.list("history/").items)
+
+
+def test_what_an_older_version_has_taken_in_with_an_id_of_long_ago_is_kept_as_long(registry: Registry) -> None:
+    call = registry.call("nic.add", "", {"instance": "web1"}, id=new_id(registry.time - 800 * 86400.0, 1))
+    draft = Draft(registry.local.view, call.id, OPERATOR, registry.time)
+    commit = draft.commit("nic.add", "", 201, {"instance": "web1"})
+    registry.store.commit(list(commit.tests), list(commit.changes))
+    registry.local.catch_up()
+    registry.passes(61)
+    assert any(b"web1" in item.value for item in registry.store.list("history/").items)

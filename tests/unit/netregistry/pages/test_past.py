@@ -30,7 +30,7 @@ class History:
 
     async def look(self, wanted: Mapping[str, Any]) -> Answer:
         self.looks += 1
-        after = wanted.get("cursor") or (new_id(wanted["since"], 0) if wanted["since"] else "")
+        after = wanted.get("cursor") or (new_id(wanted["placed"], 0) if wanted["placed"] else "")
         behind = sorted((each for each in self.entries if each["request"] > after), key=lambda each: str(each["request"]))
         scanned = behind[: self.part]
         items = [{"entry": each} for each in scanned if wanted.get("target") in (None, each["target"])]

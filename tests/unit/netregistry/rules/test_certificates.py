@@ -289,7 +289,7 @@ def test_a_key_is_lost_while_a_rotation_is_under_way(registry: Registry, authori
     counting = [each.id for each in authorities(registry.local.view, registry.time)]
     assert counting == (["cccccccc"] if alone else ["aaaaaaaa", "bbbbbbbb", "cccccccc"])
     for label in counting[:-1]:
-        registry.do("authority.retire", label)
+        registry.do("authority.retire", label, {"force": True})
     assert [each.id for each in authorities(registry.local.view, registry.time)] == ["cccccccc"]
     assert [reason(registry, grant) for grant in grants] == ["foreign"] * 2
 
@@ -302,6 +302,32 @@ def test_authorities_that_were_lost_have_a_limit(registry: Registry, authority: 
     assert registry.refused("authority.add", "", body)["kind"] == "in-use"
     registry.do("authority.add", "", {**body, "alone": True})
     assert [each.id for each in authorities(registry.local.view, registry.time)] == ["cccccccc"]
+
+
+def test_who_would_be_out_is_not_overlooked(registry: Registry, authority: str) -> None:
+    """Two operators rotate, and the second one follows what he is told: nobody has had the time to go over."""
+    token(registry)
+    registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb", cross="PEM")
+    detail = registry.refused(
+        "authority.add", "", {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "P", "cross": "P", "until": 2e9}
+    )["detail"]
+    assert "bbbbbbbb signs since" in detail and "when certificate list shows aaaaaaaa no more" in detail
+    problem = registry.refused("authority.retire", "aaaaaaaa")
+    assert (problem["kind"], problem["count"]) == ("in-use", 1) and "node node0" in problem["detail"]
+    registry.do("authority.retire", "aaaaaaaa", {"force": True})
+
+
+@pytest.mark.parametrize("why", ["revoked", "ended"])
+def test_who_is_out_already_keeps_no_authority(registry: Registry, authority: str, why: str) -> None:
+    token(registry)
+    registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb")
+    if why == "revoked":
+        registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
+    else:
+        registry.time += 91 * DAY
+    registry.do("authority.retire", "aaaaaaaa")
 
 
 def test_no_certificate_outlives_its_authority(registry: Registry) -> None:

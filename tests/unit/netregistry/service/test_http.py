@@ -75,6 +75,16 @@ def test_a_network_and_its_nic_from_beginning_to_end(service: Served) -> None:
     assert last["entry"]["who"] == {"role": "operator", "name": "root", "origin": "unix"}
 
 
+def test_the_history_since_a_time_goes_by_when_it_was_done(service: Served) -> None:
+    now = time.time()
+    add = {"instance": "web1", "mac": "aa:00:00:00:00:07"}
+    answer = service.say("POST", "/v1/nics", add, Idempotency_Key=new_id(now - 80000, 5))
+    assert answer.status == 201
+    (item,) = service.say("GET", f"/v1/history?since={now - 3600}").body["items"]
+    assert item["entry"]["request"] == answer.headers["Idempotency-Key"] and item["entry"]["time"] >= now
+    assert service.say("GET", f"/v1/history?since={now + 3600}").body["items"] == []
+
+
 def test_what_bad_input_gets(service: Served) -> None:
     blue = network(service)
     nic = add(service, network=blue, instance="web1", ip="192.0.2.7", mac="aa:00:00:00:00:07")
