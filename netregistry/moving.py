@@ -19,8 +19,8 @@ from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, NEW, UNFINISHED, moved_to, removed, synchronise_folder
+from netregistry.stores.whereabouts import is_own, own
 from netregistry.transfer import EACH, TOLD, compared, count, filled, said, write_all
-from netregistry.whereabouts import is_own, own
 from runtime.errors import HostRefused, TryAgain, escaped
 
 if TYPE_CHECKING:

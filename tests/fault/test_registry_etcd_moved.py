@@ -363,7 +363,7 @@ def test_a_way_back_that_was_ended_is_begun_again_there_alone(
 def machine(patch: pytest.MonkeyPatch, tmp_path: Path, number: str) -> None:
     """Let this be another machine of the same name, as one that was cloned."""
     (tmp_path / "machine-id").write_text(number * 32)
-    patch.setattr("netregistry.whereabouts.MACHINE_ID", str(tmp_path / "machine-id"))
+    patch.setattr("netregistry.stores.whereabouts.MACHINE_ID", str(tmp_path / "machine-id"))
     patch.setattr("socket.gethostname", lambda: "vm")
 
 

@@ -250,7 +250,7 @@ UNSHARED = ("unshare", "--net", "--mount", "--propagation", "private", "--pid", 
 BEGIN, FAILED, END = "@@begin", "@@failed", "@@end"
 
 
-def play(page: Path, lane: str, seconds: float = 240) -> list[Played]:
+def play(page: Path, lane: str, seconds: float = 480) -> list[Played]:
     """Pastes what the page says for that lane into a shell of root's, line by line. Raises subprocess.TimeoutExpired."""
     chosen = [step for step in steps(page) if step.lane != OTHER[lane]]
     setup = Step(0, MACHINE, lane)
