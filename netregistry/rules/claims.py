@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from netregistry.model.nic import Nic
 
 MOST_CONTENDERS = 100
+OF_NODES = 50  #: of them by nodes that have found something; the others are kept for importers
+OF_ONE_NODE = 8
 
 
 def change(draft: Draft, before: Nic | None, after: Nic | None, contends: bool) -> None:
@@ -51,8 +53,7 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
             return
         if not contends:
             raise Refused("taken", f"{what} belongs to {_named(draft, claim.holder)}", holder=claim.holder)
-        if len(claim.contenders) >= MOST_CONTENDERS:
-            raise Refused("taken", f"{what} has {MOST_CONTENDERS} contenders already")
+        _room_beside(draft, what, claim, nic)
         draft.put(key, claim._replace(contenders=(*(each for each in claim.contenders if each != nic.uuid), nic.uuid)))
         return
     if not contends:
@@ -64,6 +65,18 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
         raise Refused("taken", f"{what} was freed, and is in quarantine until {local_time(claim.until)}", until=claim.until)
     last = claim.last if claim.last != nic.uuid and use.has(draft, key, claim.last) else ""
     draft.put(key, claim._replace(holder=nic.uuid, contenders=(), freed=0.0, until=0.0, last=last))
+
+
+def _room_beside(draft: Draft, what: str, claim: Claim, nic: Nic) -> None:
+    """Raise Refused where too many contend for something already, of one node, of all nodes, or of all: no node keeps others out."""
+    masters = [other.master for each in claim.contenders if each != nic.uuid and (other := draft.nic(each)) is not None]
+    bounds = [(len(claim.contenders), MOST_CONTENDERS, "contenders")]
+    if nic.master.startswith("node:"):
+        bounds.append((masters.count(nic.master), OF_ONE_NODE, "contenders of this node"))
+        bounds.append((sum(each.startswith("node:") for each in masters), OF_NODES, "contenders of nodes"))
+    for count, most, which in bounds:
+        if count >= most:
+            raise Refused("taken", f"{what} has {most} {which} already")
 
 
 def free(draft: Draft, key: str, nic: Nic) -> None:
