@@ -8,10 +8,11 @@ What is given up and still reported is nobody else's: its quarantine begins when
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from netregistry import use
-from netregistry.model import keys
+from netregistry.model import keys, kinds
 from netregistry.model.claim import Claim
 from netregistry.model.kinds import FOREVER
 from netregistry.refusal import Refused
@@ -98,7 +99,25 @@ def free(draft: Draft, key: str, nic: Nic) -> None:
     claim = quarantined(draft, key, claim)
     if nic.reserved and not claim.reserved:
         claim = claim._replace(reserved=f"{nic.label} had it", cluster=nic.cluster, instance=nic.instance)
-    draft.put(key, claim)
+    settle(draft, key, claim)
+
+
+def settle(draft: Draft, key: str, claim: Claim) -> None:
+    """Write a claim that nobody holds; delete one that is free and of what is never given out: nothing comes of remembering that."""
+    if claim.standing == "free" and not _is_given_out(draft, key):
+        draft.delete(key)
+    else:
+        draft.put(key, claim)
+
+
+def _is_given_out(draft: Draft, key: str) -> bool:
+    """Tell whether allocation may come to a MAC or an address: it is in a subnet of its network, or begins with a prefix of MACs."""
+    kind, scope, what = key.split("/", 2)
+    network = draft.network(scope)
+    if kind == "macs":
+        prefixes = (draft.view.settings.mac_prefix, network.mac_prefix if network is not None else "")
+        return any(prefix and what.startswith(f"{prefix}:") for prefix in prefixes)
+    return network is not None and any(ip_address(what) in subnet for subnet in kinds.subnets(network.subnet, network.subnet6))
 
 
 def quarantined(draft: Draft, key: str, claim: Claim) -> Claim:
@@ -119,14 +138,19 @@ def reserve(draft: Draft, key: str, why: str, cluster: str, instance: str) -> Cl
 
 
 def release(draft: Draft, key: str) -> None:
-    """Take a reservation back, or end a quarantine; a holder keeps what it has. Raises Refused where there is neither."""
+    """Take a reservation back, end a quarantine, or forget what is free; a holder keeps what it has. Raises Refused where there is none."""
     claim = draft.claim(key)
-    if claim is None or not (claim.reserved or claim.standing == "quarantined"):
+    if claim is None or (claim.holder and not claim.reserved):
         raise Refused("missing", f"{_what(key)} is neither reserved nor in quarantine")
+    if claim.standing == "free":
+        draft.delete(key)
+        return
     until = claim.until if claim.reserved else 0.0
     claim = claim._replace(reserved="", cluster="", instance="", until=until)
-    if claim.holder or claim.freed:
+    if claim.holder:
         draft.put(key, claim)
+    elif claim.freed:
+        settle(draft, key, claim)
     else:
         draft.delete(key)  # it was reserved, and never used
 
