@@ -18,8 +18,8 @@ from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import PROFILES, Admin, External, add, build, taken
 from mockcloud.hypervisor import Hypervisor
 from mockcloud.node import MockNode
-from mockcloud.registry import MockRegistry
-from mockcloud.replaced.scheduler import Scheduler
+from mockcloud.registry import MockRegistry, Reached, ServedRegistry
+from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
 from mockcloud.sysinfo import SERVERS, Sysinfo
 from netregistry.client import Problem
@@ -31,8 +31,8 @@ from runtime.paths import Paths
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mockcloud.replaced.transport import Client
     from mockcloud.stored import Vm
+    from netregistry.client import Asker
 
 NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
 OUI = "02:4d:43"  #: of admin NICs: locally administered
@@ -53,33 +53,48 @@ class Counted(NamedTuple):
 class MockCloud:
     """A cloud below the folder ``root``, which is made if need be. Its agents run when ``start`` is called.
 
+    ``service``: the socket of its registry's service; "": as before, at first a registry of its own, and time is virtual then.
+
     Raises HostRefused where its files are not what was written, TryAgain where another process is at work on it.
     """
 
-    def __init__(self, root: str, seed: int = 1, profile: str = "plain") -> None:
-        if profile not in PROFILES:
-            raise HostRefused(f"there is no hardware profile {profile!a:.80}", f"one of {', '.join(PROFILES)}")
-        self.root, self._profile = os.path.abspath(root), profile
+    def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "") -> None:
+        self.root, self._profile = os.path.abspath(root), _profile(profile)
         self.log: list[str] = []
+        self.live = False  #: it is served: agents run all the time
         self._lock = state.lock(self.root)
         try:
-            self._open(seed)
+            self._open(seed, service)
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _open(self, seed: int) -> None:
+    def _open(self, seed: int, service: str) -> None:
         before = state.read(self.root)
+        if service and before.starts and service != before.registry:
+            has = f"served on {before.registry}" if before.registry else "its own"
+            raise HostRefused(f"the registry of the mock cloud in {escaped(self.root)} is {has}", "begin another cloud in another folder")
+        self.service = service or before.registry
         self._starts, self.external = before.starts + 1, before.external
+        self._admins = False  #: the registry has the network of all nodes
+        self._whereabouts: dict[str, list[str]] | None = None
         self._places: dict[str, list[str]] | None = None  #: where files of instances were when the first agent was started
-        self.scheduler, self.watcher = Scheduler(seed, before.later), SharedWatcher()
-        self.scheduler.settle = self.watcher.pump
-        self.registry = MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
+        self.watcher = SharedWatcher()
+        self.scheduler, self.registry = self._reach(seed, before.later)
+        self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self._loop = self.scheduler.loop()
         self._keep()
+
+    def _reach(self, seed: int, later: float) -> tuple[Scheduler, Reached]:
+        """Give the clock, and the registry by it."""
+        if self.service:
+            real = RealTime(seed)
+            return real, ServedRegistry(real, self.service)
+        virtual = Scheduler(seed, later)
+        return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
 
     def _note(self, name: str, text: str) -> None:
         self.log.append(f"{self.scheduler.now:.6f} {name} {text}")
@@ -89,31 +104,40 @@ class MockCloud:
         self._write()
 
     def _write(self, closed: bool = False) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external))
+        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external, self.service))
 
     def _attaches(self, external: tuple[str, ...]) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external))
+        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service))
         self.external = external
+
+    def _room(self) -> limits.Room:
+        return limits.room(self.root, sockets=limits.SOCKETS if self.service else 0)
+
+    def _others(self) -> None:
+        """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""
+        if self.service:
+            self.scheduler.passes(0.0)
 
     # -- nodes
 
-    def create(self, number: int) -> list[Sysinfo]:
+    def create(self, number: int, profile: str = "") -> list[Sysinfo]:
         """Make so many nodes more, under the numbers behind the last one, but for those of refused folders. Raises HostRefused, Problem.
 
         More than this machine can hold are refused before the first is made.
         """
+        self._profile = _profile(profile or self._profile)
         tree = sysinfo.look(self.root)
-        limits.check(len(tree.nodes) + number, len(tree.nodes), limits.room(self.root))
+        limits.check(len(tree.nodes) + number, len(tree.nodes), self._room())
         free = count(tree.nodes[-1].number + 1 if tree.nodes else 1)
         return [self._made(each) for each in islice((each for each in free if node_uuid(each) not in tree.refused), number)]
 
-    def count(self, number: int) -> Counted:
+    def count(self, number: int, profile: str = "") -> Counted:
         """Let there be so many nodes: new ones are made, or those of the highest numbers deleted. Raises HostRefused, Problem."""
         there = sysinfo.look(self.root).nodes
         if number < len(there):
             self.delete(each.uuid for each in there[number:])
         else:
-            self.create(number - len(there))
+            self.create(number - len(there), profile)
         self.sweep()
         return self.counted()
 
@@ -131,16 +155,17 @@ class MockCloud:
         external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
         found = Sysinfo(made, number, hostname, self._profile, self._own(made, hostname, "admin", ADMINS), external)
         sysinfo.write(self.root, found)
+        self._others()
         return found
 
     def _own(self, node: str, hostname: str, name: str, network: Mapping[str, Any]) -> Admin:
         """Let the registry give out the MAC and the address of a NIC of a node's own, once."""
         client = self.registry.client()
         wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
-        if name == "admin":
+        if name == "admin" and not self._admins:
             _once(client, "networks", ADMINS)
-        _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]})
-        nic = client.get(f"nics/{wanted['uuid']}").body["nic"]
+            self._admins = True
+        nic = _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
         return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
 
     def delete(self, uuids: Iterable[str]) -> None:
@@ -150,6 +175,7 @@ class MockCloud:
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
                 folder.remove(sysinfo.NAME)
             self._forget(each)
+            self._others()
 
     # -- NICs of the nodes' own
 
@@ -171,6 +197,7 @@ class MockCloud:
         return [self._attached(each, name, network) for each in sysinfo.look(self.root).nodes]
 
     def _attached(self, one: Sysinfo, name: str, network: Mapping[str, Any]) -> Sysinfo:
+        self._others()
         if any(each.name == name for each in one.external):
             return one
         made = External(name, self._own(one.uuid, one.hostname, name, network))
@@ -189,6 +216,7 @@ class MockCloud:
         return nodes
 
     def _detached(self, one: Sysinfo, name: str) -> Sysinfo:
+        self._others()
         self._gone(f"nics/{own_uuid(one.uuid, name)}")
         found = one._replace(external=tuple(each for each in one.external if each.name != name))
         if found != one:
@@ -246,12 +274,12 @@ class MockCloud:
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
+        self._whereabouts = None
 
     def _its_own(self, node: str) -> list[Vm]:
         """Give the instances that a node has, and no other node."""
         vms = stored.of_node(self.root, node)[0]
-        places = stored.everywhere(self.root) if vms else {}
-        return [vm for vm in vms if len(places[vm.uuid]) == 1]
+        return [vm for vm in vms if self.places().get(vm.uuid, [node]) == [node]]
 
     def _gone(self, place: str) -> None:
         try:
@@ -267,6 +295,30 @@ class MockCloud:
             self._forget(each)
         return left
 
+    # -- files of instances
+
+    def places(self, anew: bool = False) -> dict[str, list[str]]:
+        """Give the nodes that have a file of an instance, by its UUID. Folders are looked at once, or ``anew``."""
+        if self._whereabouts is None or anew:
+            self._whereabouts = stored.everywhere(self.root)
+        return self._whereabouts
+
+    def keep(self, node: str, vm: Vm) -> None:
+        """Write an instance of a node. Raises HostRefused."""
+        stored.keep(self.root, node, vm)
+        nodes = self.places().setdefault(vm.uuid, [])
+        if node not in nodes:
+            nodes.append(node)
+
+    def forget(self, node: str, vm: str) -> None:
+        """Remove the file of an instance of a node. Raises HostRefused."""
+        stored.forget(self.root, node, vm)
+        nodes = self.places().get(vm, [])
+        if node in nodes:
+            nodes.remove(node)
+        if not nodes:
+            self.places().pop(vm, None)
+
     # -- agents
 
     def start(self, seconds: float = 2.0, wanted: Iterable[str] | None = None) -> None:
@@ -276,12 +328,13 @@ class MockCloud:
         """
         only = None if wanted is None else frozenset(wanted)
         nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only]
-        limits.check(len(nodes), len(nodes), limits.room(self.root))
+        limits.check(len(nodes), len(nodes), self._room())
         for each in nodes:
             if each.uuid not in self.nodes:
                 self.failed.pop(each.uuid, None)
                 try:
                     self._start(each)
+                    self._others()
                 except NetcommonError as error:  # the others go on
                     self.failed[each.uuid] = f"{each.hostname}: {error}"
         self.scheduler.passes(seconds)
@@ -309,7 +362,7 @@ class MockCloud:
             ]
             if vm.state == "incoming" or any(other.moves > vm.moves and other.state != "incoming" for other in others):
                 hypervisor.clean(vm)
-                stored.forget(self.root, node, vm.uuid)
+                self.forget(node, vm.uuid)
             else:
                 found.append(vm)
         return found
@@ -344,6 +397,7 @@ class MockCloud:
         self._write(closed=True)
         self.registry.stop()
         self.watcher.close()
+        self.scheduler.close()
         os.close(self._lock)
 
     # -- looking
@@ -386,13 +440,21 @@ def own_uuid(node: str, name: str) -> str:
     return str(uuid.uuid5(uuid.UUID(node), name))
 
 
-def _once(client: Client, place: str, body: Mapping[str, Any]) -> None:
-    """Have something made that may be there already."""
+def _profile(name: str) -> str:
+    if name not in PROFILES:
+        raise HostRefused(f"there is no hardware profile {name!a:.80}", f"one of {', '.join(PROFILES)}")
+    return name
+
+
+def _once(client: Asker, place: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Have something made; give it, None where it may be there already."""
     try:
-        client.change("POST", place, body)
+        found: dict[str, Any] = client.change("POST", place, body).body
     except Problem as refused:
         if refused.kind not in ("exists", "taken"):
             raise
+        return None
+    return found
 
 
 def _paths(root: str, node: str) -> Paths:

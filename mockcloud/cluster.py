@@ -24,7 +24,7 @@ class Cluster:
         self, root: str, count: int, seed: int, log: bool = True, session: MakeSession | None = None, registry: bool = False
     ) -> None:
         self.scheduler, self.watcher = Scheduler(seed), SharedWatcher()
-        self.scheduler.settle = self.watcher.pump
+        self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.log: list[str] = []
         os.makedirs(root, exist_ok=True)
         note = self._note if log else lambda _name, _text: None

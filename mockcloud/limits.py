@@ -6,6 +6,7 @@ What a node needs was measured with an instance of five NICs on each, and is rou
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +17,11 @@ WATCHES = 3  #: of its records, and of Ganeti's files
 INODES = 100
 DISK = 256 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
 BASE = 64 << 20  #: bytes of memory without any node
+SOCKETS = 2  #: descriptors of a node whose registry is served elsewhere: its stream, and what it asks by
+SPARE = 64  #: descriptors of this process for anything else
 NUMBERS = 200_000  #: nodes at most: addresses of the admin network
 WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
+WORD["descriptors"] = "open files (RLIMIT_NOFILE)"
 
 
 class Room(NamedTuple):
@@ -29,8 +33,8 @@ class Room(NamedTuple):
     needs: int  #: for one node
 
 
-def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Room:
-    """Look at this machine. What cannot be read limits nothing."""
+def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets: int = 0) -> Room:
+    """Look at this machine. What cannot be read limits nothing. ``sockets``: of each node."""
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
     for least, has, needs in (
@@ -41,6 +45,9 @@ def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Room
     ):
         if has is not None:
             found.append(Room(max(has - (BASE if least == "memory" else 0), 0) // needs, least, has, needs))
+    if sockets:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # as many as this process may give itself
+        found.append(Room(max(most - SPARE, 0) // sockets, "descriptors", most, sockets))
     return min(found)
 
 

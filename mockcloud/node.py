@@ -12,7 +12,7 @@ from mockcloud.replaced.locks import Table
 from mockcloud.replaced.pool import InlinePool
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
-from mockcloud.replaced.transport import Session, Wire
+from mockcloud.replaced.transport.session import Session
 from netagent.agent import Agent
 from netagent.hooks.protocol import SETTINGS, Given, Latest, handed_back
 from netagent.hooks.session import Kept, Warm
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mockcloud.replaced.scheduler import Scheduler
+    from mockcloud.replaced.transport.session import Way
     from mockcloud.replaced.watcher import SharedWatcher
     from netagent.sync.driver import MakeSession
     from netcommon.host.api.facts import Link
@@ -58,7 +59,7 @@ class MockNode:
         scheduler: Scheduler,
         watcher: SharedWatcher,
         note: Note,
-        session: MakeSession | Wire | None = None,
+        session: MakeSession | Way | None = None,
         host: MemoryHost | None = None,
         folder: str = "",
     ) -> None:
@@ -74,7 +75,7 @@ class MockNode:
         self.state.read()
         self.process = Unattended(self.state)
         self._watcher, self._chance = watcher, Random(scheduler.chance.random())
-        self._session = partial(Session, session, self.loop) if isinstance(session, Wire) else session
+        self._session = session if session is None or callable(session) else partial(Session, session, self.loop)
         self.agent = self._made()
         self._settings = Latest(self.paths, self.loop.wall)
         self._kept = Kept(self.paths, clock, self.process.open_node, Lines(self._note))

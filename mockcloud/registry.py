@@ -1,14 +1,23 @@
-"""Run a real registry among the simulated nodes: its core, streams and leader by the virtual clock, its store a file or memory."""
+"""Run a real registry among the simulated nodes: its core, streams and leader by the virtual clock, its store a file or memory.
+
+Or reach the service of one, which is a process of its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+from abc import ABC, abstractmethod
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.replaced.process import Lines
-from mockcloud.replaced.transport import Client, Wire
+from mockcloud.replaced.transport import memory
+from mockcloud.replaced.transport.memory import Wire
+from mockcloud.replaced.transport.sockets import Sockets
+from netregistry.client import Client, served
 from netregistry.model.history import Identity
 from netregistry.service.identity import ORIGIN
 from netregistry.service.limits import Limits
@@ -16,11 +25,13 @@ from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
+from runtime.errors import HostRefused, NicInvalid, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mockcloud.replaced.scheduler import NodeLoop, Scheduler
+    from mockcloud.replaced.scheduler import NodeLoop, RealTime, Scheduler
+    from netregistry.client import Asker
     from runtime.paths import Paths
 
 TICK = 1.0  #: seconds, as netregistry.service.serve
@@ -28,8 +39,85 @@ OPERATOR = Identity("operator", "root", ORIGIN)
 MEMORY = ":memory:"
 
 
-class MockRegistry:
+class Reached(ABC):
+    """A registry, as the nodes and the operator of a cloud reach it. ``wire``: the way of the nodes."""
+
+    wire: Wire | Sockets
+
+    @property
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds since the epoch, by its clock."""
+
+    @abstractmethod
+    def client(self, role: str = "operator", name: str = "root") -> Asker:
+        """Give a client of the registry's, which waits for each answer."""
+
+    @property
+    def registry(self) -> Registry:
+        """The registry that serves in this process. Raises HostRefused where it is in another one."""
+        raise HostRefused("the registry of this mock cloud is a process of its own", "what is to happen to it is done to that process")
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop the service of a registry in this process, or ask the other process nothing more."""
+
+    def again(self) -> None:
+        """Start the service again. Raises HostRefused where it is in another process."""
+        _ = self.registry
+
+    def join(self, uuid: str, name: str, paths: Paths, cluster: str = "") -> dict[str, Any]:
+        """Let a simulated node join: the registry knows it, and it knows itself. Raises Problem."""
+        body = {"uuid": uuid, "name": name, "kind": "virtual", "cluster": cluster}
+        with self.client("node", uuid) as asked:
+            found: dict[str, Any] = asked.change("POST", "nodes", body).body
+        self.remember(uuid, name, paths)
+        return found
+
+    def remember(self, uuid: str, name: str, paths: Paths) -> None:
+        """Let a node that has joined know itself."""
+        membership.write(paths, membership.Membership(uuid, name))
+
+
+class ServedRegistry(Reached):
+    """A registry whose service listens on a UNIX socket, by the clock of this machine. Raises HostRefused where none does."""
+
+    def __init__(self, scheduler: RealTime, path: str) -> None:
+        if not served(path):
+            raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.wire = Sockets(scheduler, path)
+        self._path, self._operator = path, Client(path, "operator:root")
+        self._loop = scheduler.loop()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, by the nodes' clock: this machine's, when somebody was last given a turn."""
+        return self._loop.wall()
+
+    def client(self, role: str = "operator", name: str = "root") -> Client:
+        """Give a client of the registry's; the operator's is kept open."""
+        return self._operator if (role, name) == ("operator", "root") else Client(self._path, f"{role}:{name}")
+
+    def stop(self) -> None:
+        self._operator.close()
+
+
+def socket_of(url: str) -> str:
+    """Give the path of the UNIX socket that is named: a path, or unix:PATH. Raises NicInvalid."""
+    path = url.removeprefix("unix:")
+    if not os.path.isabs(path) or not path.isprintable():
+        raise NicInvalid("--registry", url, "the path of the socket of a service on this machine, such as /run/netregistry/socket")
+    return os.path.normpath(path)
+
+
+class MockRegistry(Reached):
     """A registry's service. ``path``: of its file, MEMORY for none; one that is there is gone on with."""
+
+    wire: Wire
 
     def __init__(self, scheduler: Scheduler, note: Callable[[str], None], path: str = MEMORY) -> None:
         self._scheduler, self._path = scheduler, path
@@ -73,9 +161,9 @@ class MockRegistry:
         """Seconds since the epoch, by the virtual clock."""
         return self._loop.wall()
 
-    def client(self, role: str = "operator", name: str = "root") -> Client:
+    def client(self, role: str = "operator", name: str = "root") -> memory.Client:
         """Make a client of the registry's, which is answered at once."""
-        return Client(self.wire, Identity(role, name, ORIGIN), self._loop.wall)  # type: ignore[arg-type]
+        return memory.Client(self.wire, Identity(role, name, ORIGIN), self._loop.wall)  # type: ignore[arg-type]
 
     def stop(self) -> None:
         """Stop the service; its file stays."""
@@ -88,14 +176,3 @@ class MockRegistry:
         self._loop = self._scheduler.loop()
         self._store = SqliteStore(self._path, self._loop.now)
         self._serve()
-
-    def join(self, uuid: str, name: str, paths: Paths, cluster: str = "") -> dict[str, Any]:
-        """Let a simulated node join: the registry knows it, and it knows itself. Raises Problem."""
-        body = {"uuid": uuid, "name": name, "kind": "virtual", "cluster": cluster}
-        found: dict[str, Any] = self.client("node", uuid).change("POST", "nodes", body).body
-        self.remember(uuid, name, paths)
-        return found
-
-    def remember(self, uuid: str, name: str, paths: Paths) -> None:
-        """Let a node that has joined know itself."""
-        membership.write(paths, membership.Membership(uuid, name))

@@ -60,6 +60,11 @@ def write(root: str, one: Sysinfo) -> None:
         folder.write(NAME, json.dumps(one.document(), indent=2).encode("ascii") + b"\n", 0o644)
 
 
+def there(root: str, uuid: str) -> bool:
+    """Tell whether there is such a file, whatever is in it."""
+    return os.path.isfile(f"{root}/{SERVERS}/{uuid}/{NAME}")
+
+
 def read(root: str, uuid: str) -> Sysinfo | None:
     """Read the node of a folder; None for one that is not whole. Raises HostRefused where somebody has written something else."""
     path = f"{root}/{SERVERS}/{uuid}/{NAME}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netregistry.model.certificate import Authority
 from netregistry.model.codec import schema
 from netregistry.model.history import Settings
 from netregistry.model.importing import Reading
@@ -83,6 +82,6 @@ ACTIONS: dict[str, Action] = {
     "certificate.renew": Action(holders.renew, lambda: schema(holders.Renewing)),
     "certificate.revoke": Action(holders.revoke, lambda: schema(holders.Whose)),
     "certificates.sweep": Action(holders.sweep, _nothing),
-    "authority.add": Action(authorities.add, lambda: schema(Authority)),
-    "authority.retire": Action(authorities.retire, _nothing),
+    "authority.add": Action(authorities.add, lambda: schema(authorities.NewAuthority)),
+    "authority.retire": Action(authorities.retire, _deletion),
 }

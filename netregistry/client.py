@@ -7,6 +7,8 @@ import json
 import secrets
 import socket
 import time
+from abc import ABC, abstractmethod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
@@ -73,84 +75,219 @@ class Answer(NamedTuple):
     revision: str
 
 
-class Client:
-    """A registry's client. ``where``: the path of its UNIX socket, or where else it is.
+class Question(NamedTuple):
+    """Hold one request. ``place``: a path below /v1, such as "nics"; "": the service itself. ``match``: EPOCH:REVISION or "*".
 
-    ``role``: as whom to ask over the socket (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator. Elsewhere the
-    certificate says it. ``longest``: bytes of an answer.
+    ``key``: the id of a change, whose whole is done once, however often it is sent; "": one is made when it is asked.
     """
 
-    def __init__(self, where: str | Places = SOCKET, role: str = "", seconds: float = SECONDS, longest: int = LONGEST_ANSWER) -> None:
-        self._places = Places([UnixPlace(where)]) if isinstance(where, str) else where
-        self._role, self._seconds, self._longest = role, seconds, longest
-        self._connection: Connection | None = None
-        self._place: Place = self._places.first
+    method: str
+    place: str
+    query: Mapping[str, Any] = MappingProxyType({})
+    body: Any = None
+    match: str = ANY
+    key: str = ""
+
+    @property
+    def target(self) -> str:
+        """Give the path with its query; ``place`` is encoded but for its slashes."""
+        shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in self.query.items() if value is not None}
+        return f"/v1/{quote(self.place, safe='/:')}".rstrip("/") + (f"?{urlencode(shown)}" if shown else "")
+
+    @property
+    def data(self) -> bytes | None:
+        """Give the body as it is sent; None for none."""
+        return None if self.body is None else json.dumps(self.body).encode("ascii")
+
+    def headers(self, role: str) -> dict[str, str]:
+        """Give the headers; ``role``: as whom it is asked, "" where that is not said."""
+        found = {"Netcommon-Role": quote(role, safe=":")} if role else {}
+        if self.body is not None:
+            found["Content-Type"] = "application/json"
+        if self.key:
+            found["Idempotency-Key"] = self.key
+            if self.method in ("PATCH", "DELETE") or self.match != ANY:
+                found["If-Match"] = self.match if self.match == ANY else f'"{self.match}"'
+        return found
+
+    @classmethod
+    def listing(cls, place: str, query: Mapping[str, Any]) -> Question:
+        """Ask for the first part of a list."""
+        return cls("GET", place, {"limit": 1000, **query})
+
+    def next(self, page: Mapping[str, Any]) -> Question | None:
+        """Ask for the part of a list behind ``page``; None where that is the last."""
+        return self._replace(query={**self.query, "cursor": page["next"]}) if page["next"] else None
+
+    @classmethod
+    def stream(cls, node: str, start: str = "", incarnation: str = "") -> Question:
+        """Ask for the stream of a node."""
+        query = {"node": node, "from": start, "incarnation": incarnation}
+        return cls("GET", "watch", {name: value for name, value in query.items() if value})
+
+
+class Reply(NamedTuple):
+    """Hold what came from a place: a status with what goes with it, or an error instead."""
+
+    place: Place
+    status: int = 0
+    revision: str = ""
+    data: bytes = b""
+    error: Exception | None = None
+
+
+def attempts(places: Places) -> Generator[None, Reply, Answer]:
+    """Ask at places until one has answered: it waits for a reply each time, and returns the answer. No socket is in it.
+
+    Raises Problem; HostRefused, TryAgain where nobody answers; Garbled.
+    """
+    failed: list[NetcommonError] = []
+    for attempt in range(max(AGAIN, len(places))):
+        reply = yield
+        if reply.error is not None:
+            places.failed(reply.place)
+            failed.append(reply.place.wrong(reply.error))
+            if attempt + 1 >= len(places) and (isinstance(reply.error, TimeoutError) or not failed[-1].retry):
+                break
+        elif reply.status == 503:  # it stops, or cannot do it: another one may
+            places.failed(reply.place)
+            failed.append(problem(reply.status, reply.data))
+            if attempt + 1 >= len(places):
+                break
+        elif reply.status >= 400:
+            raise problem(reply.status, reply.data)
+        else:
+            return Answer(decoded(reply.data) if reply.data else None, reply.revision)
+    try:
+        raise _nobody(failed, places)
+    finally:
+        failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
+
+
+class Moment:
+    """Tell at which time a request is made, for its id: by a clock, but for a registry whose own was fast."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self._wall = wall
         self._floor = 0.0  # seconds since the epoch; of what was made before the registry does not know whether it was done
+
+    def __call__(self) -> float:
+        return max(self._wall(), self._floor)
+
+    @property
+    def ahead(self) -> bool:
+        """Tell whether the registry's clock was fast, and the time is not yet there."""
+        return self._floor > self._wall()
+
+    def learn(self, refused: Problem) -> None:
+        """Take what a refusal says of it."""
+        if isinstance(floor := refused.document.get("floor"), int):
+            self._floor = floor // 1000 + 1.0
+
+
+class Asker(ABC):
+    """Asks a registry one question at a time, and waits for the answer; how it comes there is ``_asked``."""
+
+    def __init__(self, wall: Callable[[], float] = time.time, bits: Callable[[int], int] = secrets.randbits) -> None:
+        self._moment, self._bits = Moment(wall), bits
+
+    @abstractmethod
+    def _asked(self, question: Question) -> Answer:
+        """Ask once. Raises Problem; HostRefused, TryAgain where nobody answers; Garbled."""
 
     @property
     def moment(self) -> float:
         """Give the time at which a request of now is made, for its id: by the clock, but for a registry whose clock was fast."""
-        return max(time.time(), self._floor)
+        return self._moment()
 
-    # -- looking
+    def ask(self, question: Question) -> Answer:
+        """Ask. Raises Problem; HostRefused, TryAgain where nobody answers; Garbled."""
+        if question.method != "GET" and not question.key:
+            question = question._replace(key=new_id(self.moment, self._bits(74)))
+        try:
+            return self._asked(question)
+        except Problem as refused:
+            self._moment.learn(refused)
+            raise
 
     def get(self, place: str, **query: Any) -> Answer:
-        """Look at something: ``place`` is a path below /v1, such as "nics"; "": what the service can do.
-
-        Raises Problem; HostRefused, TryAgain where nobody answers.
-        """
-        return self._asked("GET", _target(place, query), None, {})
+        """Look at something: ``place`` is a path below /v1, such as "nics"; "": what the service can do. Raises as ``ask`` does."""
+        return self.ask(Question("GET", place, query))
 
     def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give all items of a list. Raises as ``get`` does."""
+        """Give all items of a list. Raises as ``ask`` does."""
         for page in self.pages(place, **query):
             yield from page["items"]
 
     def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give a list part by part: each with its items and the revision. Raises as ``get`` does."""
-        query.setdefault("limit", 1000)
-        while True:
-            page = self.get(place, **query).body
+        """Give a list part by part: each with its items and the revision. Raises as ``ask`` does."""
+        question: Question | None = Question.listing(place, query)
+        while question is not None:
+            page = self.ask(question).body
             yield page
-            if not page["next"]:
-                return
-            query["cursor"] = page["next"]
-
-    # -- changing
+            question = question.next(page)
 
     def change(
         self, method: str, place: str, body: Any = None, match: str = ANY, dry_run: bool = False, key: str = "", **query: Any
     ) -> Answer:
-        """Ask for a change, once: a request that was not answered is sent again with its id. Raises as ``get`` does.
+        """Ask for a change, once: a request that was not answered is sent again with its id. Raises as ``ask`` does.
 
         ``match``: EPOCH:REVISION at which what is changed was read, or "*"; ``key``: the request's id, for who goes on asking after
         TryAgain: ``request_id``.
         """
-        headers = {"Idempotency-Key": key or new_id(self.moment, secrets.randbits(74))}
-        if method in ("PATCH", "DELETE") or match != ANY:
-            headers["If-Match"] = match if match == ANY else f'"{match}"'
         if dry_run:
             query["dry_run"] = True
+        question = Question(method, place, query, body, match, key)
         try:
-            return self._asked(method, _target(place, query), body, headers)
+            return self.ask(question)
         except Problem as refused:
-            if key or refused.kind != "outdated" or self._floor <= time.time():
+            if key or refused.kind != "outdated" or not self._moment.ahead:
                 raise
-        headers["Idempotency-Key"] = new_id(self.moment, secrets.randbits(74))  # another request: the first one was not done
-        return self._asked(method, _target(place, query), body, headers)
+        return self.ask(question)  # another request: the first one was not done
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Client(Asker):
+    """A registry's client. ``where``: the path of its UNIX socket, or where else it is.
+
+    ``role``: as whom to ask over the socket (operator:NAME, importer:CLUSTER, node:UUID, reader); "": root, as operator. Elsewhere the
+    certificate says it. ``longest``: bytes of an answer. ``old``: hears, once, that what is shown is so many seconds old.
+    """
+
+    def __init__(
+        self,
+        where: str | Places = SOCKET,
+        role: str = "",
+        seconds: float = SECONDS,
+        longest: int = LONGEST_ANSWER,
+        old: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._old = old
+        self._places = Places([UnixPlace(where)]) if isinstance(where, str) else where
+        self._role, self._seconds, self._longest = role, seconds, longest
+        self._connection: Connection | None = None
+        self._place: Place = self._places.first
 
     # -- streams
 
     def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
-        query = {"node": node, "from": start, "incarnation": incarnation}
-        target = _target("watch", {name: value for name, value in query.items() if value})
-        connection, response = self._begun(SILENT, "GET", target)
+        connection, response = self._begun(SILENT, Question.stream(node, start, incarnation))
         try:
             if response.status != 200:
-                raise _problem(response.status, _body(response))
+                raise problem(response.status, _body(response))
             for line in _lines(response, connection):
-                yield _decoded(line)
+                yield decoded(line)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise TryAgain(f"the registry's stream was cut off: {words(error)}") from None
         finally:
@@ -170,10 +307,10 @@ class Client:
             yield line
 
     def _pieces(self, place: str, read: Callable[[http.client.HTTPResponse, Connection], Iterator[bytes]]) -> Iterator[bytes]:
-        connection, response = self._begun(self._seconds, "GET", _target(place, {}))
+        connection, response = self._begun(self._seconds, Question("GET", place))
         try:
             if response.status != 200:
-                raise _problem(response.status, _body(response))
+                raise problem(response.status, _body(response))
             yield from read(response, connection)
         except (OSError, http.client.HTTPException) as error:
             raise TryAgain(f"the registry's answer was cut off: {words(error)}") from None
@@ -186,69 +323,58 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # -- requests
 
-    def _asked(self, method: str, target: str, body: Any, headers: dict[str, str]) -> Answer:
-        failed: list[NetcommonError] = []
-        for attempt in range(max(AGAIN, len(self._places))):
-            try:
-                if self._connection is None:
-                    self._place = self._places.first
-                    self._connection = self._place.connection(self._seconds)
-                response = self._sent(self._connection, self._place, method, target, body, headers)
-                data = _body(response, self._longest)
-            except Garbled:
-                self.close()
-                raise
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                self._places.failed(self._place)
-                failed.append(self._place.wrong(error))
-                if attempt + 1 >= len(self._places) and (isinstance(error, TimeoutError) or not failed[-1].retry):
-                    break
-                continue  # a connection that was kept may have ended; the id lets a change be done once
-            if response.status >= 400:
-                problem = _problem(response.status, data)
-                if problem.kind == "certificate":
-                    self.close()  # another connection shows the certificate that there is by then
-                elif response.status == 503:  # it stops, or cannot do it: another one may
-                    self.close()
-                    self._places.failed(self._place)
-                    failed.append(problem)
-                    if attempt + 1 < len(self._places):
-                        continue
-                    break
-                if isinstance(floor := problem.document.get("floor"), int):
-                    self._floor = floor // 1000 + 1.0
-                raise problem
-            return Answer(_decoded(data) if data else None, response.headers.get("ETag", "").strip('"'))
+    def _asked(self, question: Question) -> Answer:
+        steps = attempts(self._places)
+        next(steps)
         try:
-            raise _nobody(failed, self._places)
-        finally:
-            failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
+            while True:
+                steps.send(self._reply(question))  # a connection that was kept may have ended; the id lets a change be done once
+        except StopIteration as done:
+            answer: Answer = done.value
+            return answer
+        except Problem as refused:
+            if refused.kind == "certificate":
+                self.close()  # another connection shows the certificate that there is by then
+            raise
 
-    def _begun(self, seconds: float, method: str, target: str) -> tuple[Connection, http.client.HTTPResponse]:
+    def _reply(self, question: Question) -> Reply:
+        try:
+            if self._connection is None:
+                self._place = self._places.first
+                self._connection = self._place.connection(self._seconds)
+            response = self._sent(self._connection, self._place, question)
+            data = _body(response, self._longest)
+        except Garbled:
+            self.close()
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            return Reply(self._place, error=error)
+        if response.status == 503:
+            self.close()
+        elif response.status < 400:
+            self._looked_at(response)
+        return Reply(self._place, response.status, response.headers.get("ETag", "").strip('"'), data)
+
+    def _begun(self, seconds: float, question: Question) -> tuple[Connection, http.client.HTTPResponse]:
         """Begin an answer of its own connection, at the first place that gives one."""
         failed: list[NetcommonError] = []
         for _ in range(len(self._places)):
             place = self._places.first
             connection = place.connection(seconds)
             try:
-                response = self._sent(connection, place, method, target, None, {})
+                response = self._sent(connection, place, question)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 self._places.failed(place)
                 failed.append(place.wrong(error))
                 continue
             if response.status != 503:
+                self._looked_at(response)
                 return connection, response
-            failed.append(_problem(503, _rest(response)))
+            failed.append(problem(503, _rest(response)))
             connection.close()
             self._places.failed(place)
         try:
@@ -256,17 +382,18 @@ class Client:
         finally:
             failed.clear()  # an error that its own frame holds, and what that has open, would be left to the collection of garbage
 
-    def _sent(
-        self, connection: Connection, place: Place, method: str, target: str, body: Any, headers: dict[str, str]
-    ) -> http.client.HTTPResponse:
-        given = {"Netcommon-Role": quote(self._role, safe=":")} if self._role and place.says_role else {}
-        data = None
-        if body is not None:
-            data, given["Content-Type"] = json.dumps(body).encode("ascii"), "application/json"
+    def _looked_at(self, response: http.client.HTTPResponse) -> None:
+        """Tell, once, how old an answer is: since when nobody knows whether it is so still (RFC 9111, 5.1)."""
+        age = response.headers.get("Age", "")
+        if self._old is not None and age.isascii() and age.isdecimal() and len(age) <= 9 and int(age):
+            self._old(int(age))
+            self._old = None
+
+    def _sent(self, connection: Connection, place: Place, question: Question) -> http.client.HTTPResponse:
         if connection.sock is None:
             connection.connect()
         connection.wait()
-        connection.request(method, target, data, {**headers, **given})
+        connection.request(question.method, question.target, question.data, question.headers(self._role if place.says_role else ""))
         return connection.getresponse()
 
 
@@ -326,20 +453,16 @@ def _lines(response: http.client.HTTPResponse, connection: Connection) -> Iterat
         raise http.client.IncompleteRead(rest)
 
 
-def _target(place: str, query: Mapping[str, Any]) -> str:
-    """Give the path of a request; ``place`` is encoded but for its slashes."""
-    shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items() if value is not None}
-    return f"/v1/{quote(place, safe='/:')}".rstrip("/") + (f"?{urlencode(shown)}" if shown else "")
-
-
-def _decoded(data: bytes) -> Any:
+def decoded(data: bytes) -> Any:
+    """Read JSON that a registry has sent. Raises Garbled."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
         raise Garbled(f"the registry's answer is no JSON: {escaped(data[:80].decode('latin-1'))}") from None
 
 
-def _problem(status: int, data: bytes) -> Problem:
+def problem(status: int, data: bytes) -> Problem:
+    """Read a refusal, whatever it is."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

@@ -256,7 +256,7 @@ class Core:
             yield CatchUp(revision)
 
     def _in_time(self, call: Call) -> Generator[Effect, Result, None]:
-        """Raise Refused for a request of which nobody knows if it was done, one of a time that is not yet, and a new one of long ago.
+        """Raise Refused for a request of which nobody remembers if it was done, for one of a time to come, and for a new one of long ago.
 
         Who asks chooses the id: what he does must not stand where the history is cut next, or far from when he has done it.
         The floor is a time that is not yet where the history was cut while the clock was fast: requests are made behind it until then.

@@ -136,10 +136,11 @@ def keep(lib: str, issued: Mapping[str, Any], key: str, addresses: Sequence[str]
 def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
     """Take over what authorities count, and renew the certificate where that is due, for the same key.
 
-    What was there is used until it is replaced, and each file at once: at any moment there is one that counts. Where the machine has joined
+    What was there is used until it is replaced, and each file at once: at any moment there is one that counts. So one that is worse is not
+    taken, such as a service gives whose clock is wrong. Where the machine has joined
     anew, or another process has renewed, while the registry was asked, that stays, and is given.
 
-    Raises as the client does, and HostRefused.
+    Raises as the client does, and HostRefused, also where what was given begins later.
     """
     with Folder.make(one.folder) as folder:
         key = _key(folder)
@@ -162,6 +163,11 @@ def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
         if issued is None:
             return one
         found, certificate = issued
+        if found.since > now:
+            what = f"the one that was given begins {found.since - now:.0f} s later, and the present one stays: a clock is wrong"
+            raise HostRefused(what, "set the clock of the registry's machine, or of this one")
+        if found.until <= (one.until if found.authority == one.authority else now):
+            return one  # asked for again later, when it would end later
         folder.write(IDENTITY, (key + certificate).encode("ascii"), sync=True)
         _write(folder, found)
     return found

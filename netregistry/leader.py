@@ -18,11 +18,12 @@ from netregistry.model.history import Entry, Identity
 from netregistry.model.node import Gone
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
+from netregistry.steady import Steady, written
 from netregistry.stores.base import Delete, Expect, Put
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
     from netregistry.view import View
@@ -47,10 +48,11 @@ class Rest(NamedTuple):
 
 
 class Leader:
-    """The leader's work. ``name``: of the service, for people."""
+    """The leader's work. ``name``: of the service, for people; ``passed``: seconds by a clock that nobody sets, see Steady."""
 
-    def __init__(self, core: Core, name: str) -> None:
+    def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name
+        self._steady = Steady(core.now, passed)
         self._looked = float("-inf")
         self._rest: Rest | None = None
         self._patient = float("-inf")  # until then no node is taken for gone
@@ -62,6 +64,24 @@ class Leader:
         lease = cast("Granted", (yield Grant(seconds))).lease
         result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
         return lease if isinstance(result, Committed) else 0
+
+    def begin(self) -> None:
+        """Hold the clock against what is written in the registry."""
+        self._steady.begin(written(self._core.view))
+
+    def look(self) -> float:
+        """Look whether the clock has jumped; give by how many seconds, 0 for none. To be done every second or so, whoever leads."""
+        self._steady.look()
+        return self._steady.told()
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Give what there is to be asked for, of what may be done by the clock as it is."""
+        view, now = self._core.view, self._core.now()  # before the look: what has jumped by then is seen
+        return ends.wanted(view, now, self._steady.ends(view.settings.quarantine), self._steady.forgets)
+
+    def _next_end(self, view: View) -> float:
+        """Give when something of a view ends; where nothing may end for now that is looked at again in a minute."""
+        return ends.next_end(view) if self._steady.ends(view.settings.quarantine) else float("inf")
 
     def wait(self, seconds: float) -> None:
         """Take no node for gone for so many seconds: its lease may have ended because nobody was there to keep it."""
@@ -90,7 +110,7 @@ class Leader:
         latest = self._patient if self._waits() else float("inf")
         due = yield from self._requests()
         noted = yield from self._noted_or_swept()
-        self._rest = None if due or noted else Rest(view, view.revision, began, min(ends.next_end(view), latest))
+        self._rest = None if due or noted else Rest(view, view.revision, began, min(self._next_end(view), latest))
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
@@ -111,7 +131,7 @@ class Leader:
         """Ask for what has ended; for so much at a turn that others have theirs. Tell whether anything had."""
         core, who = self._core, Identity("leader", "", self._name)
         for turn in range(AT_A_TURN):
-            if not (due := ends.wanted(core.view, core.now())):
+            if not (due := self._wanted()):
                 return turn > 0
             for action in due:
                 # of one state of the registry there is one such request, whoever makes it
@@ -170,11 +190,12 @@ class Leader:
                 return
             some = cast("Some", (yield Oldest("history/", AT_ONCE)))
             ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
+            oldest = (now - settings.history_seconds) * 1000 if self._steady.forgets else float("-inf")
             cut: list[str] = []
             for key, value in some.items:
                 at = made(key.partition("/")[2])
                 done = max(at, _done(value))
-                if done >= now * 1000 - LATE or not (len(cut) < excess or done < (now - settings.history_seconds) * 1000):
+                if done >= now * 1000 - LATE or not (len(cut) < excess or done < oldest):
                     break
                 cut.append(key)
                 ledger = ledger._replace(kept=ledger.kept - 1, floor=max(ledger.floor, at))

@@ -51,6 +51,7 @@ class Local:
 
     ``heard``: called with each batch after the view has taken it in, and with None where the view was made anew.
     ``behind``: how many commits the first view is behind the store, if it remembers as many: the next ``catch_up`` takes them in.
+    ``passed``: seconds by a clock that nobody sets, against which ``now`` is held; None where nobody sets that either.
     """
 
     def __init__(
@@ -60,14 +61,16 @@ class Local:
         name: str = "",
         heard: Callable[[Batch | None], None] | None = None,
         behind: int = 0,
+        passed: Callable[[], float] | None = None,
     ) -> None:
         self._store, self._heard = store, heard
         self._lock = threading.RLock()
         self._watch: Watch | None = None
         self.written = 0  #: bytes of all commits so far, those that were not done as well
         self.core = Core(View(store.epoch), now)
-        self.leader = Leader(self.core, name)
+        self.leader = Leader(self.core, name, passed)
         self._reload(behind)
+        self.leader.begin()
 
     @property
     def view(self) -> View:

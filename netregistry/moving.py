@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, NEW, UNFINISHED, moved_to, removed, synchronise_folder
 from netregistry.transfer import EACH, TOLD, compared, count, filled, said, write_all
+from netregistry.whereabouts import is_own, own
 from runtime.errors import HostRefused, TryAgain, escaped
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _marked(client: Client, source: SqliteStore, name: str, found: Facts | None,
         marked = True
 
     try:
-        return filled(client, source, name, found, last)
+        return filled(client, source, name, found, last, own(source.path))
     except Overtaken:
         source.note(**{MARK: before})
         raise
@@ -149,7 +149,7 @@ def _given_up(where: str, path: str) -> None:
     if found is not None and found.whole:
         remedy = "[registry] store is to name it, for restore too; netcommon registry move --back brings it back from there"
         raise HostRefused(f"the registry is in {escaped(where, 1000)}, to which it was moved", remedy)
-    if found is not None and found.moved and found.moved != _own(path):
+    if found is not None and found.moved and not is_own(found.moved, path):
         raise HostRefused(f"the registry was moved from {escaped(where, 1000)} to {escaped(found.moved)}", f"restore it there; {LOST}")
 
 
@@ -160,9 +160,14 @@ def still_there(found: Facts | None, where: str, lost: bool) -> None:
         raise HostRefused(f"the registry in {escaped(where, 1000)} was moved to {escaped(found.moved)}", remedy)
 
 
-def _own(path: str) -> str:
-    """Name a file of this machine, as an etcd says where its registry has gone."""
-    return f"{os.path.abspath(path)} on {socket.gethostname()}"
+def _from_here(found: Facts, path: str) -> None:
+    """Raise HostRefused where the registry of an etcd came from another machine: typed on the wrong one, the way back ends there.
+
+    What lies at its old place says still that it is in the etcd, and whoever looks for it looks there.
+    """
+    if found.came and not found.moved and not is_own(found.came, path):
+        remedy = "do it there; --lost brings it to this machine, where that one is lost"
+        raise HostRefused(f"the registry came from {escaped(found.came)}, and this is {escaped(own(path))}", remedy)
 
 
 def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
@@ -178,18 +183,19 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
         if found is None or not (found.whole or found.moved):
             what = "no registry" if found is None else "a copy that is not finished"
             raise HostRefused(f"there is {what} in {client.place}", "[registry] store is to name the etcd that keeps it")
-        if found.moved != _own(path):
+        if not is_own(found.moved, path):
             still_there(found, where, lost)
         there = os.path.exists(path)
-        if there and not (found.moved == _own(path) and _epoch(path) == found.epoch):
+        if there and not (is_own(found.moved, path) and _epoch(path) == found.epoch):
             raise HostRefused(f"{escaped(path)} is there already", "move it away")
         if not lost:
+            _from_here(found, path)
             if found.arrived and not there:  # what the etcd holds is of then
                 what = f"the registry was brought back from {escaped(where, 1000)} before, and {escaped(path)} is not there any more"
                 raise HostRefused(what, f"put it back, or restore a backup; {LOST}")
             _nowhere_else(path, where, found)
         if not there:  # in a new epoch each time: a file that was there once may have had commits in the earlier one
-            found = _said(client, Facts(secrets.token_hex(4), False, found.source, 0, moved=_own(path)), found)
+            found = _said(client, Facts(secrets.token_hex(4), False, found.source, 0, moved=own(path), came=found.came), found)
         try:
             if not there:
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -233,7 +239,7 @@ def _nowhere_else(path: str, where: str, found: Facts) -> None:
         raise TryAgain(f"it is not known whether {escaped(latest, 1000)} keeps the registry: {error}; {LOST}") from None
     if keeps is None or keeps == found:
         return
-    if keeps.whole or (keeps.moved != _own(path) and not found.whole):
+    if keeps.whole or (not is_own(keeps.moved, path) and not found.whole):
         what = f"the registry was moved to {escaped(latest, 1000)}, and {escaped(where, 1000)} is an earlier place of it"
         raise HostRefused(what, f"[registry] store is to name {escaped(latest, 1000)}; {LOST}")
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import tempfile
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
@@ -21,9 +19,9 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
-from netregistry.stores.files import alone
+from netregistry.stores.files import alone, duplicated
 from netregistry.stores.sqlite import SqliteStore
-from netregistry.stores.sqlite_file import ENDS, NEW, UNFINISHED, removed, synchronise_folder
+from netregistry.stores.sqlite_file import NEW, UNFINISHED, removed, synchronise_folder, unused
 from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
@@ -37,10 +35,17 @@ PAGE = 1000  #: items of a listing at once
 LIVING = 60.0  #: seconds for nodes that were alive to say so to the new registry, before they are taken for gone
 
 
-def bring_back(backup: str, where: str, kept: str, allowed: Callable[[Facts | None], None] = lambda _found: None) -> str:
-    """Put a copy in the place of the registry in an etcd, in a new epoch; give that. What stood there is kept in the file ``kept``.
+def bring_back(
+    backup: str,
+    where: str,
+    kept: str,
+    allowed: Callable[[Facts | None], None] = lambda _found: None,
+    told: Callable[[str], object] = lambda _name: None,
+) -> str:
+    """Put a copy in the place of the registry in an etcd, in a new epoch; give that. What stood there is kept in a file.
 
-    Services that have it open end. ``allowed``: raises HostRefused where what the etcd says is not to be replaced.
+    Its name is ``kept``, with a number behind it where there is one already; ``told`` is called with it. Services that have it open end.
+    ``allowed``: raises HostRefused where what the etcd says is not to be replaced.
 
     Raises HostRefused, Damaged, Unavailable.
     """
@@ -48,14 +53,15 @@ def bring_back(backup: str, where: str, kept: str, allowed: Callable[[Facts | No
         found = facts(client)
         allowed(found)
         if found is not None and (found.whole or found.moved):
-            _kept(client, found, kept)
-        return filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found, lambda: None).epoch
+            told(_kept(client, found, unused(kept)))
+        came = found.came if found is not None else ""
+        return filled(client, source, f"{source.epoch}:{source.list('', limit=1).revision}", found, lambda: None, came).epoch
 
 
-def _kept(client: Client, found: Facts, file: str) -> None:
-    """Copy the registry in an etcd to a file, and put that in the place of an earlier one when it is whole, and of what was ``found``.
+def _kept(client: Client, found: Facts, file: str) -> str:
+    """Copy the registry in an etcd to a file, which has that name when it is whole, and of what was ``found``; give the name.
 
-    Raises HostRefused, also where somebody else has begun meanwhile: then the earlier file stays; Unavailable.
+    Raises HostRefused, also where somebody else has begun meanwhile: then there is no file; Unavailable.
     """
     made = file + NEW
     try:
@@ -64,12 +70,11 @@ def _kept(client: Client, found: Facts, file: str) -> None:
         if facts(client) != found:
             removed(made)
             raise HostRefused(f"somebody else has begun with {client.place}, too")
-        for end in ENDS[1:]:  # of an earlier one: they would go into this one
-            Path(file + end).unlink(missing_ok=True)
         os.replace(made, file)
         synchronise_folder(file)
     except OSError as error:
         raise HostRefused(f"cannot make {escaped(file)}: {error.strerror}") from None
+    return file
 
 
 def copy(where: str, file: str) -> None:
@@ -90,20 +95,24 @@ def _filed(source: EtcdStore, file: str) -> None:
         raise
 
 
-def filled(client: Client, source: Store, name: str, before: Facts | None, last: Callable[[], None]) -> Facts:
+def filled(client: Client, source: Store, name: str, before: Facts | None, last: Callable[[], None], came: str = "") -> Facts:
     """Copy a registry to an etcd, in a new epoch, and say that it is whole. ``before``: what the etcd has said until now.
 
-    ``last``: called when the copy is whole, and does not say so yet. Raises HostRefused where somebody else copies, too; Unavailable.
+    ``last``: called when the copy is whole, and does not say so yet; ``came``: the file that it is moved from.
+
+    Raises HostRefused where somebody else copies, too; Unavailable.
     """
     epoch = secrets.token_hex(4)
-    said(client, Facts(epoch, False, name, 0), before)
+    said(client, Facts(epoch, False, name, 0, came=came), before)
     with_a_part = EtcdStore.unfinished(client)
     if with_a_part.epoch != epoch:
         raise HostRefused(f"somebody else copies to {client.place}, too")
     write_all(source, with_a_part)
     compared(source, with_a_part)
     last()
-    said(client, Facts(epoch, True, name, 0), with_a_part.facts, clear=False)  # as it was for its commits: another may have begun since
+    said(
+        client, Facts(epoch, True, name, 0, came=came), with_a_part.facts, clear=False
+    )  # as it was for its commits: another may have begun since
     found = facts(client)
     if found is None or found.epoch != epoch or not found.whole:
         raise HostRefused(f"somebody else copies to {client.place}, too")
@@ -187,10 +196,10 @@ def compared(source: Store, target: Store) -> None:
 
 @contextlib.contextmanager
 def _copied(backup: str) -> Iterator[SqliteStore]:
-    """Open a copy of a copy: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
+    """Open a copy of a copy and of its log: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
     try:
         with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
-            shutil.copyfile(backup, f"{folder}/registry.sqlite")
+            duplicated(backup, f"{folder}/registry.sqlite")
             with SqliteStore(f"{folder}/registry.sqlite", moved=True) as store:
                 yield store
     except OSError as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from mockcloud.cli.opened import cloud_option, opened, uuids
+from mockcloud.cli.opened import cloud_option, done
 from mockcloud.cli.output import answer
 from netcommon.cli.output import fields, json_option, say, table
-from runtime import validate
 
 #: Options that are fields of a network in the registry.
 FIELDS = ("subnet", "subnet6", "gateway", "gateway6", "tag")
@@ -26,12 +25,11 @@ FIELDS = ("subnet", "subnet6", "gateway", "gateway6", "tag")
 def network(folder: str, name: str, vlan: int, as_json: bool, **given: str) -> None:
     """Let there be a network in the cloud's registry; one that is there already has to be like that."""
     wanted: dict[str, object] = {field: given[field] for field in FIELDS if given[field]}
-    with opened(folder) as cloud:
-        found = cloud.network(name, {**wanted, **({"vlan": vlan} if vlan else {})})
-        if as_json:
-            answer("network", network=found)
-            return
-        say(fields((field, found[field]) for field in ("uuid", "name", *FIELDS, "vlan", "mac_prefix")))
+    found = done(folder, "network", {"name": name, "fields": {**wanted, **({"vlan": vlan} if vlan else {})}})["network"]
+    if as_json:
+        answer("network", network=found)
+        return
+    say(fields((field, found[field]) for field in ("uuid", "name", *FIELDS, "vlan", "mac_prefix")))
 
 
 @click.command("nictags")
@@ -45,14 +43,12 @@ def nictags(nodes: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...
 
     A node provides a tag by a bridge, a switch or a table of that name, which its agent reports: mockcloud status.
     """
-    more, less = (tuple(tag for each in given for tag in validate.tags(each, "TAG")) for given in (add, remove))
-    with opened(folder) as cloud:
-        found = cloud.tag(uuids(cloud, nodes) if nodes else None, more, less)
-        if as_json:
-            answer("nictags", nodes=found)
-            return
-        rows = [(each["hostname"], " ".join(each["provides"]), " ".join(each["missing"])) for each in found]
-        say(table(("NODE", "PROVIDES", "MISSING"), rows))
+    found = done(folder, "nictags", {"nodes": list(nodes), "add": list(add), "remove": list(remove)})
+    if as_json:
+        answer("nictags", **found)
+        return
+    rows = [(each["hostname"], " ".join(each["provides"]), " ".join(each["missing"])) for each in found["nodes"]]
+    say(table(("NODE", "PROVIDES", "MISSING"), rows))
 
 
 COMMANDS = {"network": network, "nictags": nictags}

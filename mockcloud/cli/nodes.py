@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mockcloud import limits, sysinfo
-from mockcloud.cli.opened import cloud_option, opened, uuids
+from mockcloud import limits
+from mockcloud.cli.opened import cloud_option, done, registry_option
 from mockcloud.cli.output import answer
 from mockcloud.hardware import PROFILES
+from mockcloud.nodes import LONGEST
+from mockcloud.registry import socket_of
+from mockcloud.served.client import served
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import NicInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from mockcloud.cloud import MockCloud
+    from collections.abc import Iterable
 
 SECONDS = 20.0  #: until agents that have just been started are in step with their registry
-LONGEST = 86400.0
 
 profile_option = click.option(
     "--profile", type=click.Choice(list(PROFILES)), default="plain", show_default=True, help="Which bridges and tables new nodes have."
@@ -34,38 +34,40 @@ seconds_option = click.option(
 @click.argument("number", type=int, default=1)
 @cloud_option
 @profile_option
+@registry_option
 @json_option
-def create(number: int, folder: str, profile: str, as_json: bool) -> None:
+def create(number: int, folder: str, profile: str, registry: str, as_json: bool) -> None:
     """Make NUMBER nodes, one by default; the first makes the cloud.
 
     Each is a folder, servers/UUID, and joins the cloud's registry, which gives out the MAC and the address of its own NIC. More nodes than
     this machine can hold are refused before the first is made. What a call that was killed has left half done, the next one completes.
     """
     _some("NUMBER", number, 1)
-    limits.check(number, 0, limits.room(folder))  # before a cloud is begun
-    with opened(folder, new=True, profile=profile) as cloud:
-        cloud.sweep()
-        made = [each.uuid for each in cloud.create(number)]
-        _nodes(cloud, as_json, made)
+    _fit(number, folder, registry)
+    _nodes(done(folder, "create", {"number": number, "profile": profile}, True, profile, registry), as_json)
 
 
 @click.command("count")
 @click.argument("number", type=int, required=False)
 @cloud_option
 @profile_option
+@registry_option
 @json_option
-def count(number: int | None, folder: str, profile: str, as_json: bool) -> None:
-    """Let there be NUMBER nodes: new ones are made, or those of the highest numbers deleted. Without NUMBER they are counted."""
+def count(number: int | None, folder: str, profile: str, registry: str, as_json: bool) -> None:
+    """Let there be NUMBER nodes: new ones are made, or those of the highest numbers deleted. Without NUMBER they are counted.
+
+    Where the cloud is served, the agents of new nodes are started.
+    """
     if number is not None:
         _some("NUMBER", number, 0)
-    with opened(folder, new=bool(number), profile=profile) as cloud:
-        counted = cloud.counted() if number is None else cloud.count(number)
-        refused = sysinfo.look(cloud.root).refused
-        if as_json:
-            answer("count", **counted._asdict(), why=list(refused.values()))
-            return
-        say(f"{counted.nodes} nodes, {counted.alive} alive by the registry")
-        _warn(refused.values())
+        _fit(number, folder, registry)
+    given = {} if number is None else {"number": number, "profile": profile}
+    found = done(folder, "count", given, bool(number), profile, registry)
+    if as_json:
+        answer("count", **found)
+        return
+    say(f"{found['nodes']} nodes, {found['alive']} alive by the registry")
+    _warn(found["why"])
 
 
 @click.command("delete")
@@ -77,14 +79,11 @@ def delete(nodes: tuple[str, ...], folder: str, as_json: bool) -> None:
 
     MACs and addresses that they had stay in the registry's quarantine for a while, as any node's.
     """
-    with opened(folder) as cloud:
-        found = uuids(cloud, nodes)
-        gone = [each for each in cloud.list() if each["uuid"] in found]
-        cloud.delete(found)
-        if as_json:
-            answer("nodes", nodes=gone, refused=list(sysinfo.look(cloud.root).refused.values()))
-            return
-        say(f"deleted {len(found)} nodes")
+    found = done(folder, "delete", {"nodes": list(nodes)})
+    if as_json:
+        answer("nodes", **found)
+        return
+    say(f"deleted {len(dict.fromkeys(nodes))} nodes")
 
 
 @click.command("list")
@@ -92,8 +91,7 @@ def delete(nodes: tuple[str, ...], folder: str, as_json: bool) -> None:
 @json_option
 def list_(folder: str, as_json: bool) -> None:
     """List the nodes, as their folders and the registry have them. No agent is started: status does that."""
-    with opened(folder) as cloud:
-        _nodes(cloud, as_json)
+    _nodes(done(folder, "list", {}), as_json)
 
 
 @click.command("status")
@@ -105,22 +103,20 @@ def list_(folder: str, as_json: bool) -> None:
 def status(nodes: tuple[str, ...], folder: str, seconds: float, seed: int, as_json: bool) -> None:
     """Run the agents of nodes, all of them by default, for a while by the virtual clock, and say how each stands.
 
-    With --json, all that `netcommon agent status` would say of each.
+    Those of a cloud that is served run anyway, and it is said how they stand now. With --json, all that `netcommon agent status` would
+    say of each.
     """
     if not 0.0 < seconds <= LONGEST:
         raise NicInvalid("--seconds", f"{seconds:g}", f"more than 0, at most {LONGEST:g}")
-    with opened(folder, seed=seed) as cloud:
-        wanted = uuids(cloud, nodes) if nodes else None
-        cloud.start(seconds, wanted)
-        known = {each["uuid"]: each for each in cloud.list()}
-        found = [{**known[each], "agent": cloud.status(each)} for each in cloud.nodes]
-        refused = [*sysinfo.look(cloud.root).refused.values(), *cloud.failed.values()]
-        if as_json:
-            answer("status", now=cloud.registry.now, nodes=found, refused=refused)
-            return
-        rows = [(each["hostname"], "yes" if each["alive"] else "no", _nics(each["agent"]), each["agent"]["registry"]) for each in found]
-        say(table(("NODE", "ALIVE", "NICS", "REGISTRY"), rows))
-        _warn(refused)
+    found = done(folder, "status", {"nodes": list(nodes), "seconds": seconds}, seed=seed)
+    if as_json:
+        answer("status", **found)
+        return
+    rows = [
+        (each["hostname"], "yes" if each["alive"] else "no", _nics(each["agent"]), each["agent"]["registry"]) for each in found["nodes"]
+    ]
+    say(table(("NODE", "ALIVE", "NICS", "REGISTRY"), rows))
+    _warn(found["refused"])
 
 
 @click.command("nics")
@@ -136,22 +132,25 @@ def nics(network: str, subnet: str, remove: bool, folder: str, as_json: bool) ->
     """
     if remove and subnet:
         raise click.UsageError("--remove takes NICs away, and --subnet makes a network: give one of them")
-    with opened(folder) as cloud:
-        found = [each.uuid for each in (cloud.detach(network) if remove else cloud.attach(network, subnet))]
-        _nodes(cloud, as_json, found)
+    _nodes(done(folder, "nics", {"network": network, "subnet": subnet, "remove": remove}), as_json)
 
 
-def _nodes(cloud: MockCloud, as_json: bool, only: Collection[str] | None = None) -> None:
-    """Print nodes, all of them or some."""
-    wanted = None if only is None else frozenset(only)
-    found = [each for each in cloud.list() if wanted is None or each["uuid"] in wanted]
-    refused = list(sysinfo.look(cloud.root).refused.values())
+def _nodes(found: dict[str, Any], as_json: bool) -> None:
+    """Print nodes."""
     if as_json:
-        answer("nodes", nodes=found, refused=refused)
+        answer("nodes", **found)
         return
-    rows = [(each["hostname"], each["uuid"], each["profile"], each["mac"], each["address"], _external(each), _yes(each)) for each in found]
+    nodes = found["nodes"]
+    rows = [(each["hostname"], each["uuid"], each["profile"], each["mac"], each["address"], _external(each), _yes(each)) for each in nodes]
     say(table(("NODE", "UUID", "PROFILE", "MAC", "ADDRESS", "EXTERNAL", "ALIVE"), rows))
-    _warn(refused)
+    _warn(found["refused"])
+
+
+def _fit(number: int, folder: str, registry: str) -> None:
+    """Refuse more nodes than fit before a cloud is begun; who serves one refuses them itself. Raises HostRefused, NicInvalid."""
+    sockets = limits.SOCKETS if registry and socket_of(registry) else 0
+    if not served(folder):
+        limits.check(number, 0, limits.room(folder, sockets=sockets))
 
 
 def _external(node: dict[str, Any]) -> str:
@@ -166,7 +165,7 @@ def _nics(agent: dict[str, Any]) -> str:
     return ", ".join(f"{number} {state}" for state, number in sorted(agent["nics"].items())) or "0"
 
 
-def _warn(refused: Collection[str]) -> None:
+def _warn(refused: Iterable[str]) -> None:
     for each in refused:
         say(f"mockcloud: {each}", err=True)
 

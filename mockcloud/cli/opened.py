@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mockcloud import state, sysinfo
-from mockcloud.cloud import MockCloud, node_uuid
-from runtime.errors import HostRefused, NicInvalid, escaped
-from runtime.validate import is_uuid
+from mockcloud import state
+from mockcloud.cloud import MockCloud
+from mockcloud.nodes import perform
+from mockcloud.registry import socket_of
+from mockcloud.served.client import ask, connection
+from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 FOLDER = "/var/lib/mockcloud"
 VARIABLE = "MOCKCLOUD"
@@ -25,35 +26,38 @@ cloud_option = click.option(
 )
 
 
+registry_option = click.option(
+    "--registry",
+    default="",
+    metavar="SOCKET",
+    help="The socket of a registry's service on this machine, instead of a registry of its own: said once, when the cloud is made.",
+)
+
+
 @contextmanager
-def opened(folder: str, new: bool = False, seed: int = 1, profile: str = "plain") -> Iterator[MockCloud]:
-    """Open the cloud of a folder, and close it. ``new``: one that is not there is made.
+def opened(folder: str, new: bool = False, seed: int = 1, profile: str = "plain", registry: str = "") -> Iterator[MockCloud]:
+    """Open the cloud of a folder, and close it. ``new``: one that is not there is made. ``registry``: as the option has it.
 
     Raises HostRefused where there is none; TryAgain where another process is at work on it.
     """
     if not new and not state.there(folder):
         raise HostRefused(f"there is no mock cloud in {escaped(folder)}", "mockcloud create makes one; --cloud names another folder")
-    cloud = MockCloud(folder, seed, profile)
+    cloud = MockCloud(folder, seed, profile, socket_of(registry) if registry else "")
     try:
         yield cloud
     finally:
         cloud.close()
 
 
-def uuids(cloud: MockCloud, names: Sequence[str]) -> list[str]:
-    """Give the UUIDs of nodes, named by UUID or hostname, unfinished and refused ones among them. Raises NicInvalid."""
-    tree = sysinfo.look(cloud.root)
-    known = {*(each.uuid for each in tree.nodes), *tree.unfinished, *tree.refused}
-    found = dict.fromkeys(_uuid(name) for name in names)
-    for name, uuid in zip(names, map(_uuid, names), strict=True):
-        if uuid not in known:
-            raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
-    return list(found)
+def done(
+    folder: str, task: str, given: dict[str, Any], new: bool = False, profile: str = "plain", registry: str = "", seed: int = 1
+) -> dict[str, Any]:
+    """Do a task of mockcloud.nodes to the cloud of a folder, here or by the process that serves it; give its document.
 
-
-def _uuid(name: str) -> str:
-    """Give the UUID that a name stands for, "" for what is neither a UUID nor a hostname."""
-    if is_uuid(name.lower()):
-        return name.lower()
-    number = re.fullmatch("mock([1-9][0-9]{0,6})", name, re.ASCII)
-    return node_uuid(int(number[1])) if number else ""
+    Raises as ``opened``, and as the task does.
+    """
+    connected = connection(folder)
+    if connected is not None:
+        return ask(connected, "POST", "/nodes", {"task": task, "params": given})
+    with opened(folder, new, seed, profile, registry) as cloud:
+        return perform(cloud, task, given)

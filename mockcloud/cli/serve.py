@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mockcloud.cli.opened import cloud_option, opened
+from mockcloud.cli.opened import cloud_option, opened, registry_option
 from mockcloud.served.client import SOCKET
 from mockcloud.served.server import Server
 from netcommon.cli.output import say
@@ -13,13 +13,15 @@ from netcommon.cli.output import say
 @click.command("serve")
 @click.option("--seed", type=int, default=1, show_default=True, help="What chance is drawn from.")
 @cloud_option
-def serve(seed: int, folder: str) -> None:
+@registry_option
+def serve(seed: int, folder: str, registry: str) -> None:
     """Run all agents, until SIGTERM, and take tasks by HTTP on the socket in the cloud's folder, for root alone.
 
-    Time passes as fast as outside, or faster while a task waits. Meanwhile mockcloud instance asks this process; other commands find
-    the cloud in use. GET / lists the tasks; POST /tasks, or /nodes/NODE/tasks, does one: {"task": "start", "params": {"name": "web1"}}.
+    Time passes as fast as outside, or faster while a task waits. Where the registry is a process of its own, it is the time of this
+    machine. Other commands ask this process meanwhile. GET / lists the tasks; POST /tasks, or /nodes/NODE/tasks, does one of instances:
+    {"task": "start", "params": {"name": "web1"}}; POST /nodes one of nodes and networks: {"task": "count", "params": {"number": 10}}.
     """
-    with opened(folder, seed=seed) as cloud:
+    with opened(folder, seed=seed, registry=registry) as cloud:
         cloud.start()
         server = Server(cloud)
         try:

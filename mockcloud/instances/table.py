@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud import sysinfo
 from mockcloud.instances.running import logged
 from mockcloud.instances.tasks import OUTSIDE, Instances
 from runtime import validate
@@ -92,11 +91,6 @@ def listed(cloud: MockCloud) -> dict[str, Any]:
     instances = Instances(cloud)
     found, refused = instances.all()
     return {"instances": list(map(instances.shown, found)), "refused": refused}
-
-
-def nodes(cloud: MockCloud) -> dict[str, Any]:
-    """Give all nodes: the document of the schema mockcloud-nodes."""
-    return {"nodes": cloud.list(), "refused": [*sysinfo.look(cloud.root).refused.values(), *cloud.failed.values()]}
 
 
 def _params(task: Task, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,29 +6,27 @@ Each task may be killed at any point, and is then made again: what it has begun 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
-from mockcloud.cloud import CLUSTER
+from mockcloud.instances.side import Side, interface
+from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
-from netregistry.client import Problem
 from netregistry.model.codec import read, write
-from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from mockcloud.cloud import MockCloud
     from mockcloud.hypervisor import Hypervisor
 
+T = TypeVar("T")
 SECONDS = 5.0  #: until the registry shows what was done
 STEP = 0.05  #: seconds from one look to the next
 BEGIN = 5.0  #: seconds until an agent that was started is in step with its registry
 NAME = re.compile("[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", re.ASCII)
-#: What may be said of a NIC, by the registry's names of it; ``network``: its name or UUID.
-GIVEN = ("network", "mode", "link", "vlan", "ip", "mac", "name", "model")
 OUTSIDE = ("image", "images", "snapshot", "snapshots", "metadata")  #: what other clouds have, and this one has not
 
 
@@ -45,17 +43,25 @@ class Placed(NamedTuple):
     vm: Vm
 
 
+if TYPE_CHECKING:
+    Steps = Generator[None, None, Placed]
+
+
 def _latest(found: Sequence[Placed]) -> Placed:
     """Give the one place of several that counts: the latest of those where it has arrived."""
     return max(found, key=lambda each: (each.vm.state != "incoming", each.vm.moves))
 
 
 class Instances:
-    """The instances of a cloud."""
+    """The instances of a cloud. ``seconds``: until the registry shows what was done.
 
-    def __init__(self, cloud: MockCloud) -> None:
-        self._cloud, self._root = cloud, cloud.root
-        self._client = cloud.registry.client()
+    A task whose name ends in "ing" is a generator: it yields whenever time is to pass, and returns what the one without gives. So many are
+    done at once (mockcloud.instances.many).
+    """
+
+    def __init__(self, cloud: MockCloud, seconds: float = SECONDS) -> None:
+        self._cloud, self._root, self._seconds = cloud, cloud.root, seconds
+        self._registry = Side(cloud.registry.client())
 
     # -- looking
 
@@ -71,26 +77,30 @@ class Instances:
 
     def find(self, name: str) -> Placed:
         """Give an instance. Raises NicInvalid where there is none of the name."""
-        places = stored.everywhere(self._root).get(vm_uuid(name), [])
-        found = [Placed(node, vm) for node in places if (vm := stored.kept(self._root, node, vm_uuid(name))) is not None]
+        found = self._places(name) or self._places(name, anew=True)
         if not found:
             raise NicInvalid("INSTANCE", name, "the name of an instance: mockcloud instance list says which there are")
         if len(found) > 1:  # a move was cut off: those that have it no more see that when they start
             self._cloud.ready([each.node for each in found], BEGIN)
         return _latest(found)
 
+    def _places(self, name: str, anew: bool = False) -> list[Placed]:
+        """Give an instance on each node that has it. ``anew``: all folders are looked at, and not those alone where it is known to be."""
+        nodes = self._cloud.places(anew).get(vm_uuid(name), [])
+        return [Placed(node, vm) for node in nodes if (vm := stored.kept(self._root, node, vm_uuid(name))) is not None]
+
     def node(self, name: str) -> str:
         """Give the UUID of a node, named by that or its hostname. Raises NicInvalid."""
-        for each in sysinfo.look(self._root).nodes:
-            if name.lower() in (each.uuid, each.hostname):
-                return each.uuid
-        raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
+        uuid = uuid_of(name)
+        if not uuid or not sysinfo.there(self._root, uuid) or sysinfo.read(self._root, uuid) is None:
+            raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
+        return uuid
 
     def shown(self, placed: Placed) -> dict[str, Any]:
         """Say how an instance is, by its node and by the registry."""
         nics = []
         for place, each in enumerate(placed.vm.interfaces):
-            item = self._item(each.nic.uuid)
+            item = self._registry.item(each.nic.uuid)
             wanted = read(Nic, item["nic"]) if item else each.nic
             said = {"uuid": each.nic.uuid, "index": place, "mac": wanted.mac, "ip": wanted.ip, "mode": wanted.mode, "link": wanted.link}
             nics.append({**said, "vlan": wanted.vlan, "tap": each.tap, "shown": item["shown"]["state"] if item else "gone"})
@@ -105,15 +115,16 @@ class Instances:
             raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
         if len(nics) > MOST_NICS:
             raise NicInvalid("--nic", len(nics), f"at most {MOST_NICS} NICs")
-        places = stored.everywhere(self._root).get(vm_uuid(name), [])
+        places = self._cloud.places().get(vm_uuid(name), [])
         there = self.find(name) if places else None
         if there is not None and (there.vm.state != "making" or there.node != node):
             raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
-        bodies = [self._body(each) for each in nics]
+        networks = self._registry.networks()
+        bodies = [self._registry.body(each, networks) for each in nics]
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
-        stored.keep(self._root, node, vm)
-        made = [self._nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
-        return self._keep(node, vm._replace(state="stopped", interfaces=tuple(map(self._wanted, made))))
+        self._cloud.keep(node, vm)
+        made = [self._registry.nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
+        return self._keep(node, vm._replace(state="stopped", interfaces=tuple(interface(each, networks) for each in made)))
 
     def delete(self, name: str) -> None:
         """Delete an instance, stopping it first. Raises NicInvalid, HostRefused, Problem, NotShown."""
@@ -125,22 +136,27 @@ class Instances:
         uuids = {each.nic.uuid for each in placed.vm.interfaces}
         uuids |= {nic_uuid(name, number) for number in range(placed.vm.numbers)}
         for uuid in sorted(uuids):
-            self._gone(f"nics/{uuid}")
-        stored.forget(self._root, placed.node, placed.vm.uuid)
+            self._registry.gone(f"nics/{uuid}")
+        self._cloud.forget(placed.node, placed.vm.uuid)
         self._until(lambda: next((f"{uuid} is {state}" for uuid in sorted(uuids) if (state := self._state(uuid))), ""))
 
     # -- running
 
     def start(self, name: str) -> Placed:
         """Start an instance as the registry wants its NICs now. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
+        return self._done(self.starting(name))
+
+    def starting(self, name: str) -> Steps:
+        """See ``start``."""
         placed = self.find(name)
         self._whole(placed)
         if placed.vm.runs:
             self._ready(placed.node)
-            return self._shows(placed)
-        wanted = tuple(self._anew(each, place) for place, each in enumerate(placed.vm.interfaces))
+            return (yield from self._showing(placed))
+        wanted = self._registry.anew(placed.vm)
         hypervisor, began = self._ready(placed.node), self._cloud.registry.now
-        return self._shows(self._keep(placed.node, hypervisor.start(placed.vm._replace(interfaces=wanted))), began)
+        placed = self._keep(placed.node, hypervisor.start(placed.vm._replace(interfaces=wanted)))
+        return (yield from self._showing(placed, began))
 
     def stop(self, name: str, ifdown: bool = False) -> Placed:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
@@ -169,36 +185,40 @@ class Instances:
 
         Raises NicInvalid, HookFailed, HostRefused, NotShown.
         """
+        return self._done(self.migrating(name, target, fail))
+
+    def migrating(self, name: str, target: str, fail: bool = False) -> Steps:
+        """See ``migrate``."""
         placed = self._running(name)
         if placed.node == target:
             self._ready(target)
-            return self._shows(placed)
+            return (yield from self._showing(placed))
         source, to = self._ready(placed.node, target), self._ready(target)
         began = self._cloud.registry.now
         coming = to.incoming(placed.vm._replace(moves=placed.vm.moves + 1))
-        stored.keep(self._root, target, coming)
+        self._cloud.keep(target, coming)
         incoming = [each.nic for each in coming.interfaces if each.nic.mode != "routed"]
         try:
-            self._until(lambda: self._lack(incoming, target, ("incoming", "running")))
+            yield from self._waiting(lambda: self._lack(incoming, target, ("incoming", "running")))
         except NotShown:
             self._failed(coming, target, to)
             raise
         if fail:
             self._failed(coming, target, to)
-            self._until(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
-            return self._shows(placed)
+            yield from self._waiting(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
+            return (yield from self._showing(placed))
         left = source.kill(placed.vm)
         arrived = Placed(target, to.finish(coming))
-        stored.keep(self._root, target, arrived.vm)
+        self._cloud.keep(target, arrived.vm)
         source.clean(left)
-        stored.forget(self._root, placed.node, placed.vm.uuid)
-        self._until(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
-        return self._shows(arrived, began)
+        self._cloud.forget(placed.node, placed.vm.uuid)
+        yield from self._waiting(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
+        return (yield from self._showing(arrived, began))
 
     def _failed(self, coming: Vm, target: str, to: Hypervisor) -> None:
         """Let a migration end with the guest where it was."""
         to.clean(to.kill(coming))
-        stored.forget(self._root, target, coming.uuid)
+        self._cloud.forget(target, coming.uuid)
 
     def failover(self, name: str, target: str) -> Placed:
         """Start an instance on another node, after stopping it where it was. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
@@ -208,8 +228,8 @@ class Instances:
             return self.start(name)
         vm = self._ready(placed.node).stop(placed.vm)
         self._shows(self._keep(placed.node, vm))
-        stored.keep(self._root, target, vm._replace(moves=vm.moves + 1))
-        stored.forget(self._root, placed.node, vm.uuid)
+        self._cloud.keep(target, vm._replace(moves=vm.moves + 1))
+        self._cloud.forget(placed.node, vm.uuid)
         return self.start(name)
 
     # -- its NICs
@@ -220,20 +240,21 @@ class Instances:
         self._whole(placed)
         if len(placed.vm.interfaces) >= MOST_NICS:
             raise HostRefused(f"{name} has {MOST_NICS} NICs already", "unplug another one first")
-        body = self._body(given)
+        networks = self._registry.networks()
+        body = self._registry.body(given, networks)
         known = {each.nic.uuid for each in placed.vm.interfaces}
         for number in range(placed.vm.numbers):  # what a call that was killed has left
-            if (uuid := nic_uuid(name, number)) not in known and self._item(uuid) is not None:
-                self._gone(f"nics/{uuid}")
+            if (uuid := nic_uuid(name, number)) not in known and self._registry.item(uuid) is not None:
+                self._registry.gone(f"nics/{uuid}")
         number = placed.vm.numbers
         tags = placed.vm.interfaces[0].nic.tags if placed.vm.interfaces else ()
         placed = self._keep(placed.node, placed.vm._replace(numbers=number + 1))  # before it is there: a deletion finds it
-        made = self._wanted(self._nic(name, number, len(placed.vm.interfaces), body, tags))
+        made = interface(self._registry.nic(name, number, len(placed.vm.interfaces), body, tags), networks)
         try:
             vm = placed.vm._replace(interfaces=(*placed.vm.interfaces, made))
             vm = self._ready(placed.node).plug(placed.vm, made) if placed.vm.runs else vm
         except NetcommonError:
-            self._gone(f"nics/{made.nic.uuid}")
+            self._registry.gone(f"nics/{made.nic.uuid}")
             raise
         return self._shows(self._keep(placed.node, vm))
 
@@ -244,11 +265,11 @@ class Instances:
         gone = self._at(placed, index)
         kept = [each for each in placed.vm.interfaces if each is not gone]
         after = placed.vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
-        self._gone(f"nics/{gone.nic.uuid}")
+        self._registry.gone(f"nics/{gone.nic.uuid}")
         if placed.vm.runs:
             after = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
         for each in after.interfaces:
-            self._patch(each.nic.uuid, {"index": each.nic.index})
+            self._registry.patch(each.nic.uuid, {"index": each.nic.index})
         placed = self._keep(placed.node, after)
         self._until(lambda: f"{gone.nic.uuid} is {state}" if (state := self._state(gone.nic.uuid)) else "")
         return self._shows(placed)
@@ -259,15 +280,15 @@ class Instances:
         """
         placed = self.find(name)
         self._whole(placed)
-        body = self._body(given, whole=False)
+        body = self._registry.body(given, self._registry.networks() if given.get("network") else {}, whole=False)
         one = self._at(placed, index).nic.uuid if index is not None else ""
         changed: dict[str, str] = {}
         for each in placed.vm.interfaces:
-            wanted = read(Nic, self._there(each.nic.uuid)["nic"])
+            wanted = read(Nic, self._registry.there(each.nic.uuid)["nic"])
             tags = [tag for tag in dict.fromkeys((*wanted.tags, *add)) if tag not in remove]
             fields = {**({"tags": tags} if tags != list(wanted.tags) else {}), **(body if each.nic.uuid == one else {})}
             if fields:
-                changed[each.nic.uuid] = self._patch(each.nic.uuid, fields)
+                changed[each.nic.uuid] = self._registry.patch(each.nic.uuid, fields)
         return self._applied(placed, changed)
 
     def change(self, name: str, index: int, options: Mapping[str, str]) -> Placed:
@@ -278,10 +299,10 @@ class Instances:
         placed = self.find(name)
         self._whole(placed)
         uuid = self._at(placed, index).nic.uuid
-        wanted = read(Nic, self._there(uuid)["nic"])
+        wanted = read(Nic, self._registry.there(uuid)["nic"])
         kept = [write(each) for each in wanted.options if each.name not in options]
         kept += [{"name": option, "value": value, "until": 0.0} for option, value in options.items() if value]
-        return self._applied(placed, {uuid: self._patch(uuid, {"options": kept})})
+        return self._applied(placed, {uuid: self._registry.patch(uuid, {"options": kept})})
 
     # -- what tasks share
 
@@ -291,7 +312,7 @@ class Instances:
         return self._cloud.hypervisors[node]
 
     def _keep(self, node: str, vm: Vm) -> Placed:
-        stored.keep(self._root, node, vm)
+        self._cloud.keep(node, vm)
         return Placed(node, vm)
 
     def _running(self, name: str) -> Placed:
@@ -315,97 +336,21 @@ class Instances:
         found = sysinfo.read(self._root, node)
         return found.hostname if found is not None else node
 
-    # -- the registry's side
-
-    def _body(self, given: Mapping[str, str], whole: bool = True) -> dict[str, Any]:
-        """Give what the registry is to know of a NIC. Raises NicInvalid for a field that is none, or a network that is not there."""
-        for field, value in given.items():
-            if field not in GIVEN:
-                raise NicInvalid("--nic", f"{field}={value}", f"one of {', '.join(GIVEN)}")
-        body: dict[str, Any] = dict(given)
-        if given.get("network"):
-            body["network"] = self._network(given["network"])["uuid"]
-        if not whole:
-            return body
-        body = {"mode": "bridged", "link": "br0", **body}
-        network = self._network(given["network"]) if given.get("network") else {}
-        wanted = ("ipv4",) if network.get("subnet") else ("ipv6",) if network.get("subnet6") else ()
-        allocate = [*(("mac",) if not given.get("mac") else ()), *(wanted if "ip" not in given else ())]
-        return {**{name: value for name, value in body.items() if value}, "allocate": allocate}
-
-    def _network(self, name: str) -> dict[str, Any]:
-        for each in self._client.all("networks"):
-            network: dict[str, Any] = each["network"]
-            if name in (network["name"], network["uuid"]):
-                return network
-        raise NicInvalid("network", name, "the name or UUID of a network: mockcloud network makes one")
-
-    def _nic(self, instance: str, number: int, index: int, body: Mapping[str, Any], tags: Sequence[str]) -> str:
-        uuid = nic_uuid(instance, number)
-        own = {"uuid": uuid, "cluster": CLUSTER, "instance": instance, "index": index, "tags": list(tags)}
-        try:
-            self._client.change("POST", "nics", {**body, **own})
-        except Problem as refused:
-            if refused.kind != "exists":
-                raise
-        return uuid
-
-    def _wanted(self, uuid: str) -> Interface:
-        """Give a NIC as the registry wants it."""
-        nic = read(Nic, self._there(uuid)["nic"])
-        network = read(Network, self._client.get(f"networks/{nic.network}").body["network"]) if nic.network else None
-        return Interface(nic, network)
-
-    def _anew(self, interface: Interface, index: int) -> Interface:
-        found = self._wanted(interface.nic.uuid)
-        return found._replace(nic=found.nic._replace(index=index))
-
-    def _item(self, uuid: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = self._client.get(f"nics/{uuid}").body
-        except Problem as refused:
-            if refused.kind != "missing":
-                raise
-            return None
-        return found
-
-    def _there(self, uuid: str) -> dict[str, Any]:
-        found = self._item(uuid)
-        if found is None:
-            raise HostRefused(f"the registry has no NIC {uuid} any more", "delete the instance, or unplug the NIC")
-        return found
-
-    def _patch(self, uuid: str, fields: Mapping[str, Any]) -> str:
-        """Change a NIC; give the revision at which it is so."""
-        item = self._there(uuid)
-        if all(item["nic"][name] == value for name, value in fields.items()):
-            return str(item["revision"])
-        return self._client.change("PATCH", f"nics/{uuid}", fields, item["revision"]).revision
-
-    def _gone(self, place: str) -> None:
-        try:
-            self._client.change("DELETE", place, force=True)
-        except Problem as refused:
-            if refused.kind != "missing":
-                raise
-
     # -- until the registry shows it
-
-    def _reports(self, uuid: str) -> dict[str, dict[str, Any]]:
-        return {each["node"]: each["report"] for each in self._client.all("reports", nic=uuid)}
 
     def _state(self, uuid: str) -> str:
         """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not.
 
         One that is reported as stopped is: an agent that was started since then takes that back when it first compares all.
         """
-        running = [report["state"] for report in self._reports(uuid).values() if report["state"] != "stopped"]
-        return f"reported as {running[0]}" if running else "wanted" if self._item(uuid) is not None else ""
+        running = [report["state"] for report in self._registry.reports(uuid).values() if report["state"] != "stopped"]
+        return f"reported as {running[0]}" if running else "wanted" if self._registry.item(uuid) is not None else ""
 
-    def _lack(self, nics: Iterable[Nic], node: str, states: Sequence[str]) -> str:
+    def _lack(self, nics: Sequence[Nic], node: str, states: Sequence[str]) -> str:
         """Say which NIC a node does not report in one of ``states``, where "" is no report; "" for none."""
+        reported = self._registry.reported(node)
         for nic in nics:
-            state = self._reports(nic.uuid).get(node, {}).get("state", "")
+            state = reported.get(nic.uuid, {}).get("state", "")
             if state not in states:
                 where = f"{nic.instance}/{nic.index} ({nic.uuid}) on {self._hostname(node)}"
                 return f"{where} is {state or 'not reported'}, and not {' or '.join(filter(None, states)) or 'gone'}"
@@ -413,14 +358,18 @@ class Instances:
 
     def _shows(self, placed: Placed, began: float = 0.0) -> Placed:
         """Return when the registry shows an instance as it is. ``began``: when its NICs began to come up (seconds since the epoch)."""
+        return self._done(self._showing(placed, began))
+
+    def _showing(self, placed: Placed, began: float = 0.0) -> Steps:
         nics, states = [each.nic for each in placed.vm.interfaces], ("running",) if placed.vm.runs else ("", "stopped")
-        self._until(lambda: self._lack(nics, placed.node, states) or self._older(placed, began))
+        yield from self._waiting(lambda: self._lack(nics, placed.node, states) or self._older(placed, began))
         return placed
 
     def _older(self, placed: Placed, began: float) -> str:
         """Say which NIC the registry has as it was before; "" for none."""
+        reported = self._registry.reported(placed.node) if placed.vm.runs else {}
         for each in placed.vm.interfaces if placed.vm.runs else ():
-            report = self._reports(each.nic.uuid)[placed.node]
+            report = reported[each.nic.uuid]
             if report["tap"] != each.tap or report["since"] < began:
                 return f"{each.nic.instance}/{each.nic.index} has {escaped(report['tap'])} since {report['since']:.3f}, and not {each.tap}"
         return ""
@@ -431,22 +380,35 @@ class Instances:
             self._ready(placed.node)
             self._until(lambda: next(filter(None, (self._not_applied(placed.node, *each) for each in changed.items())), ""))
             for uuid in changed:
-                refused = self._reports(uuid)[placed.node]["refused"]
+                refused = self._registry.reports(uuid)[placed.node]["refused"]
                 if refused:
                     raise HostRefused(f"the registry wants it, and {self._hostname(placed.node)} refuses: {refused}", "change it back")
         return placed
 
     def _not_applied(self, node: str, uuid: str, revision: str) -> str:
-        report = self._reports(uuid).get(node)
+        report = self._registry.reports(uuid).get(node)
         if report is None:
             return f"{uuid} is not reported by {self._hostname(node)}"
         done = report["applied"] and int(report["applied"].rpartition(":")[2]) >= int(revision.rpartition(":")[2])
         return "" if done or report["refused"] else f"{uuid} has {report['applied'] or 'nothing'} applied, and not {revision}"
 
     def _until(self, lack: Callable[[], str]) -> None:
-        """Let time pass until nothing lacks. Raises NotShown after SECONDS."""
-        end = self._cloud.scheduler.now + SECONDS
+        """Let time pass until nothing lacks. Raises NotShown."""
+        self._done(self._waiting(lack))
+
+    def _waiting(self, lack: Callable[[], str]) -> Generator[None, None, None]:
+        end = self._cloud.scheduler.now + self._seconds
         while missing := lack():
             if self._cloud.scheduler.now >= end:
-                raise NotShown(f"after {SECONDS:g} s the registry does not show it: {missing}")
-            self._cloud.scheduler.passes(STEP)
+                raise NotShown(f"after {self._seconds:g} s the registry does not show it: {missing}")
+            yield
+
+    def _done(self, steps: Generator[None, None, T]) -> T:
+        """Do all of a task, and let time pass whenever it waits."""
+        try:
+            while True:
+                next(steps)
+                self._cloud.scheduler.passes(STEP)
+        except StopIteration as done:
+            found: T = done.value
+            return found

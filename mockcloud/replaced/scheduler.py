@@ -1,4 +1,5 @@
-"""Run the actions of many nodes in one thread, by a virtual clock: time passes when nothing more is to be done at its moment.
+"""Run the actions of many nodes in one thread, by a virtual clock: time passes when nothing more is to be done at its moment. Or by this
+machine's clock, for nodes whose registry is a process of its own.
 
 Which node goes first where several have something to do at one moment is drawn from the seed. Within a node actions of one moment run in
 the order in which they were asked for, as netagent.loop does it.
@@ -7,7 +8,10 @@ the order in which they were asked for, as netagent.loop does it.
 from __future__ import annotations
 
 import math
+import select
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -16,6 +20,7 @@ from netagent.loop import Action, Timer
 
 BEGIN = 1000.0  #: monotonic seconds at which a run begins that goes on with no other
 EPOCH = 1.7e9  #: seconds since the epoch at BEGIN
+TURNS = 50  #: actions between two looks at descriptors
 
 
 class Scheduler:
@@ -31,6 +36,28 @@ class Scheduler:
         self._turns: list[tuple[float, float, int, NodeLoop]] = []  #: one for each action that waits: whose turn it is
         self._order = count()
         self._descriptors = count(1)
+        self._real: dict[int, NodeLoop] = {}  # descriptors of the kernel that are watched, of nodes in namespaces
+        self._poll = select.poll()
+
+    def real(self, descriptor: int, loop: NodeLoop) -> None:
+        """Watch a descriptor of the kernel for a node."""
+        self._real[descriptor] = loop
+        self._poll.register(descriptor, select.POLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        """Watch a descriptor no more."""
+        if self._real.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _settled(self) -> None:
+        """See what was done."""
+        self.settle()
+        for descriptor, _events in self._poll.poll(0) if self._real else ():
+            self._real[descriptor].readable(descriptor)
+
+    def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
+        """Let ``pump`` hand out what comes at a descriptor for all nodes: here after each action, so that its order is always one."""
+        self.settle = pump
 
     def loop(self) -> NodeLoop:
         """Make the loop of one node."""
@@ -46,17 +73,87 @@ class Scheduler:
 
     def until(self, when: float) -> None:
         """Do all that is due by then; then it is that time."""
-        self.settle()  # what was done from outside is seen
+        self._settled()  # what was done from outside is seen
         while self._turns and self._turns[0][0] <= when:
             self.now, _tie, _order, loop = heappop(self._turns)
             if loop.step():
                 self.steps += 1
-                self.settle()
+                self._settled()
         self.now = max(self.now, when)
 
     def passes(self, seconds: float) -> None:
         """Let time pass."""
         self.until(self.now + seconds)
+
+    def close(self) -> None:
+        """Attend to nothing more."""
+
+
+class RealTime(Scheduler):
+    """Run them by this machine's clock. What is late is done at once; descriptors of files are attended to."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, time.time())
+        self._zero = time.monotonic() - self.now
+        self._files = select.epoll()
+        self._attended: dict[int, Callable[[int], None]] = {}
+        self._interrupted = False
+
+    def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
+        self.attend(descriptor, lambda _events: pump())
+
+    def real(self, descriptor: int, loop: NodeLoop) -> None:
+        self.attend(descriptor, lambda _events: loop.readable(descriptor))
+
+    def forget(self, descriptor: int) -> None:
+        self.neglect(descriptor)
+
+    def attend(self, descriptor: int, ready: Callable[[int], None], events: int = select.EPOLLIN) -> None:
+        """Call ``ready`` with what has happened (epoll(7)) whenever there is something; it replaces what was called before."""
+        if descriptor in self._attended:
+            self._files.modify(descriptor, events)
+        else:
+            self._files.register(descriptor, events)
+        self._attended[descriptor] = ready
+
+    def neglect(self, descriptor: int) -> None:
+        """Attend to a descriptor no more."""
+        if self._attended.pop(descriptor, None) is not None:
+            self._files.unregister(descriptor)
+
+    def until(self, when: float) -> None:
+        """Do what is due and what comes until then; at least what is due now, however late it is."""
+        self._interrupted = False
+        while True:
+            self._look(when)
+            for _ in range(TURNS):
+                self.now = time.monotonic() - self._zero
+                if not self._turns or self._turns[0][0] > self.now:
+                    break
+                if heappop(self._turns)[3].step():
+                    self.steps += 1
+            if self.now >= when or self._interrupted:
+                return
+
+    def passes(self, seconds: float) -> None:
+        self.until(time.monotonic() - self._zero + seconds)
+
+    def interrupt(self) -> None:
+        """Let ``until`` return: somebody is to be heard outside."""
+        self._interrupted = True
+
+    def _look(self, when: float) -> None:
+        """Wait until a descriptor is ready, or something is due."""
+        self.now = time.monotonic() - self._zero
+        due = min(self._turns[0][0], when) if self._turns else when
+        for descriptor, events in self._files.poll(max(due - self.now, 0.0)):
+            ready = self._attended.get(descriptor)
+            if ready is not None:  # it may have been closed by what came before it
+                ready(events)
+
+    def close(self) -> None:
+        self._files.close()
+        self._attended.clear()
 
 
 class NodeLoop:
@@ -69,6 +166,7 @@ class NodeLoop:
         self.scheduler = scheduler
         self.failed: Callable[[Exception], None] = _raised
         self.behind = 0.0
+        self.inside: AbstractContextManager[object] = nullcontext()  #: in which the node's work is done
         self._queue: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._watched: dict[int, Action] = {}
@@ -102,9 +200,12 @@ class NodeLoop:
 
     def watch(self, descriptor: int, ready: Action) -> None:
         self._watched[descriptor] = ready
+        if descriptor >= 0:
+            self.scheduler.real(descriptor, self)
 
     def forget(self, descriptor: int) -> None:
         self._watched.pop(descriptor, None)
+        self.scheduler.forget(descriptor)
 
     def readable(self, descriptor: int) -> None:
         """There is something to read of ``descriptor``."""
@@ -140,15 +241,18 @@ class NodeLoop:
     def close(self) -> None:
         self.closed = True
         self._queue.clear()
-        self._watched.clear()
+        for descriptor in list(self._watched):
+            self.forget(descriptor)
 
     def step(self) -> bool:
-        """Run the first action; tell whether there was one."""
-        action = heappop(self._queue)[2].action if self._queue else None
+        """Run the first action that is due; tell whether there was one. A turn may be of an action that went when the loop was closed."""
+        due = bool(self._queue) and self._queue[0][0] <= self.scheduler.now
+        action = heappop(self._queue)[2].action if due else None
         if action is None:
             return False
         try:
-            action()
+            with self.inside:
+                action()
         except Exception as error:  # as netagent.loop
             self.failed(error)
         return True

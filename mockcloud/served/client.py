@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET = "socket"  #: in the cloud's folder
-SECONDS = 120.0  #: for one answer
+SECONDS = 900.0  #: for one answer: thousands of nodes may be asked for
 LONGEST = 64 << 20  #: bytes of one
 
 
@@ -35,6 +35,14 @@ def connection(root: str) -> socket.socket | None:
         made.close()
         return None
     return made
+
+
+def served(root: str) -> bool:
+    """Tell whether a process serves the cloud of a folder."""
+    connected = connection(root)
+    if connected is not None:
+        connected.close()
+    return connected is not None
 
 
 def ask(connected: socket.socket, method: str, path: str, body: object = None) -> dict[str, Any]:

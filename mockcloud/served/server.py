@@ -1,6 +1,6 @@
 """Listen for tasks, and let time pass in between: the virtual clock is never behind the real one.
 
-One thread does all: a task is done whole before the next is taken.
+One thread does all: a task is done whole before the next is taken. Where the registry is a process of its own, time is the real one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
 
+from mockcloud import nodes
 from mockcloud.instances import table
 from mockcloud.instances.tasks import Instances
+from mockcloud.replaced.scheduler import RealTime
 from mockcloud.served.client import SOCKET
 from mockcloud.sysinfo import VIRTUAL
 from netcommon.process.socket_file import OWNER, SocketFile
@@ -82,7 +84,7 @@ class Server(BaseServer):
 
     def __init__(self, cloud: MockCloud) -> None:
         super().__init__(("", 0), Handler)
-        self._cloud = cloud
+        self._cloud, cloud.live = cloud, True
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         path = f"{cloud.root}/{SOCKET}"
         try:
@@ -109,16 +111,25 @@ class Server(BaseServer):
 
     def serve(self, now: Callable[[], float] = time.monotonic) -> None:
         """Serve until a signal ends it."""
+        scheduler = self._cloud.scheduler
+        if isinstance(scheduler, RealTime):
+            scheduler.attend(self.fileno(), lambda _events: scheduler.interrupt())
+            self.timeout = 0.0
+            while True:
+                scheduler.passes(TICK)
+                self.handle_request()
+                del self._cloud.log[:-LINES]
         self.timeout = TICK
         last = now()
         while True:
             self.handle_request()
             last, before = now(), last
-            self._cloud.scheduler.passes(max(last - before, 0.0))
+            scheduler.passes(max(last - before, 0.0))
             del self._cloud.log[:-LINES]
 
     def close(self) -> None:
         """Listen no more."""
+        self._cloud.live = False
         self._file.remove()
         self.socket.close()
 
@@ -127,26 +138,28 @@ class Server(BaseServer):
     def look(self, path: str) -> dict[str, Any]:
         """Answer a GET. Raises NicInvalid for a path that there is not."""
         if path == "/":
-            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": {name: dict(each.takes) for name, each in _tasks()}}
+            tasks = {name: dict(each.takes) for name, each in _tasks()}
+            whole = {name: dict(takes) for name, (takes, *_) in nodes.TASKS.items()}
+            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": tasks, "nodes": whole}
         if path == "/nodes":
-            return table.nodes(self._cloud)
+            return nodes.nodes(self._cloud)
         if path == "/instances":
             return table.listed(self._cloud)
         raise NicInvalid("path", path, "/, /nodes or /instances")
 
     def task(self, path: str, node: str, body: Any) -> dict[str, Any]:
-        """Do a task: POST /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}. Raises NicInvalid, NetcommonError."""
+        """Do a task: POST /nodes, /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}. Raises NicInvalid, NetcommonError."""
         words = path.split("/")
+        if words == ["", "nodes"]:
+            return nodes.perform(self._cloud, *_named(body))
         if words[1:2] == ["nodes"] and words[3:] == ["tasks"]:
             node = words[2]
         elif words != ["", "tasks"]:
-            raise NicInvalid("path", path, "/tasks or /nodes/NODE/tasks")
-        if not isinstance(body, dict) or not {"task"} <= set(body) <= {"task", "params"} or not isinstance(body.get("params", {}), dict):
-            raise NicInvalid("body", json.dumps(body)[:200], 'an object: {"task": NAME, "params": {...}}')
-        task, params = body["task"], body.get("params", {})
+            raise NicInvalid("path", path, "/nodes, /tasks or /nodes/NODE/tasks")
+        task, params = _named(body)
         if node:
             self._is_on(node, task, params)
-        return table.perform(self._cloud, task if isinstance(task, str) else json.dumps(task), params)
+        return table.perform(self._cloud, task, params)
 
     def _is_on(self, node: str, task: Any, params: dict[str, Any]) -> None:
         """Raise NicInvalid where a task is for an instance of another node; one that makes an instance makes it on the node."""
@@ -159,6 +172,14 @@ class Server(BaseServer):
             where = instances.find(str(params.get("name", ""))).node
         if where != uuid:
             raise NicInvalid("node", node, f"the node that {params.get('name', '')} is on")
+
+
+def _named(body: Any) -> tuple[str, dict[str, Any]]:
+    """Give the name of a task and its parameters. Raises NicInvalid."""
+    if not isinstance(body, dict) or not {"task"} <= set(body) <= {"task", "params"} or not isinstance(body.get("params", {}), dict):
+        raise NicInvalid("body", json.dumps(body)[:200], 'an object: {"task": NAME, "params": {...}}')
+    task = body["task"]
+    return task if isinstance(task, str) else json.dumps(task), body.get("params", {})
 
 
 def _tasks() -> list[tuple[str, table.Task]]:

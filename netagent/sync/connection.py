@@ -25,6 +25,7 @@ class Connection:
     def __init__(self, now: float, check: float) -> None:
         self.greeted = self.known = self.listed = False
         self.flight: Asking | None = None
+        self.counts = False  #: what the registry has from the node is of this life, and of its epoch
         self.stream = False  #: it is open, or being opened
         self.close = self.closing = False  #: it is to be ended, is being ended
         self.rest = 0.0  #: until when nothing is asked

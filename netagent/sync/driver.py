@@ -128,8 +128,9 @@ class Sync:
         self._now = around.clock.now
         self._timer: Timer | None = None
         self._chance = chance
-        self._session = (around.session or Session)(where, node, _incarnation(state, chance), self._hear, self._crowded)
-        self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known())
+        life = _incarnation(state, chance)
+        self._session = (around.session or Session)(where, node, life, self._hear, self._crowded)
+        self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known(), life)
         self._closed = False
         self._about_at = 0.0
         self._about_timer: Timer | None = None

@@ -57,7 +57,10 @@ REFUSED = "registry-refused"  #: the alarm: of NICs that are not what is wanted,
 
 
 class Machine:
-    """See the module. ``request`` gives an id for a request, ``chance`` 0 to 1; ``now``, everywhere, is monotonic seconds."""
+    """See the module. ``request`` gives an id for a request, ``chance`` 0 to 1; ``now``, everywhere, is monotonic seconds.
+
+    ``life``: the agent's incarnation, which ends with the boot. What the registry has from it is not told again.
+    """
 
     def __init__(
         self,
@@ -67,8 +70,9 @@ class Machine:
         chance: Callable[[], float],
         now: float,
         kept: Mapping[str, Any] | None = None,
+        life: str = "",
     ) -> None:
-        self.node, self.rules, self._request, self._chance = node, rules, request, chance
+        self.node, self.rules, self._request, self._chance, self._life = node, rules, request, chance, life
         self.outbox = Outbox(self._is_wanted, self._is_refused)
         self.inbox = Inbox(node, self.outbox.mine)
         if kept is not None:
@@ -243,9 +247,9 @@ class Machine:
                     self._another_epoch(now)
                     self.line.greeted = True
             elif isinstance(asked, AskNode):
-                self._known(self.line.node(event.body, now))
+                self._known(self.line.node(event.body, now), event.body)
             elif isinstance(asked, List):
-                self._listed(asked, event.body, now)
+                self._listed(asked, event, now)
             elif isinstance(asked, Send):
                 self._sent(event.revision, now)
             elif isinstance(asked, Ask):
@@ -256,27 +260,36 @@ class Machine:
         except (Lie, KeyError, TypeError, ValueError, AttributeError) as error:
             self._lied(f"an answer that is none: {error}", now)
 
-    def _known(self, after: str) -> None:
+    def _known(self, after: str, said: Mapping[str, Any]) -> None:
         """Take after which reports the next ones come. Where these are others than our latest, somebody has removed what we had said."""
         if self.outbox.flight is not None:
             return  # it may be that; sent again it tells
+        self.line.counts = said.get("life", "") == self._life != ""  # an older service does not say it
+        if self.line.counts:
+            self.outbox.has_about(said["about"])
         if after != self.outbox.after:
             self.line.listed = False
         self.outbox.after = after
 
-    def _listed(self, asked: List, body: Any, now: float) -> None:
-        if not self.line.listed and asked.what == "reports":
-            self.outbox.listed([item["report"] for item in body if item["node"] == self.node])
-            self.line.listed = True
-            self.ownership.begin(now)
-        else:
-            self.ownership.listed(asked.what, body, now)
+    def _listed(self, asked: List, event: Answered, now: float) -> None:
+        if self.line.listed or asked.what != "reports":
+            self.ownership.listed(asked.what, event.body, now)
+            return
+        self.outbox.listed([item["report"] for item in event.body if item["node"] == self.node], self.line.counts)
+        self.line.listed = True
+        self.ownership.begin(now)
+        if event.revision:
+            self.ownership.reported(self.outbox.told, event.revision)
+            self._catch_up()
 
     def _sent(self, revision: str, now: float) -> None:
         about = self.outbox.tells_about
         said = self.outbox.done(revision)
         self.line.known = self.line.known and not about  # what the registry misses on the node may be another
         self.ownership.reported(said, revision)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
         if self.inbox.complete and self.inbox.ready is not None:  # the stream may have told more than that already
             self.ownership.told(self.inbox.ready)
 

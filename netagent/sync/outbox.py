@@ -6,11 +6,13 @@ comes late is refused; and where no answer came the same is sent again until the
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from netagent.sync.messages import Local, Looked, Send
-from netregistry.model.codec import write
+from netregistry.model.codec import Invalid, read, write
 from netregistry.model.nic import Report
+from netregistry.model.node import About
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,6 +41,7 @@ class Outbox:
         self.after = ""  #: EPOCH:REVISION of the node's latest reports; "" where that is not known
         self.told: dict[str, Sent] = {}  #: what the registry has from us
         self.ever: set[str] = set()  #: NICs that it has had from us since it was last asked for all
+        self.noted: dict[str, str] = {}  #: NICs that were refused before this start -> why, until that is known anew
         self.dirty: dict[str, None] = {}
         self.about = False  #: what there is on the node is to be told
         self.aside: dict[str, str] = {}  #: NICs whose reports the registry refuses, and why
@@ -124,7 +127,7 @@ class Outbox:
         return Report(uuid, STOPPED, since=wall) if kept and (uuid in self.told or uuid in self.absent) else None
 
     def _said(self, uuid: str, local: Local) -> Report:
-        return local.report._replace(refused=_note(self._refused(uuid)))
+        return local.report._replace(refused=_note(self._refused(uuid) or self.noted.get(uuid, "")))
 
     def knows(self, uuid: str, local: Local) -> bool:
         """Tell whether the registry has a NIC from us as it is."""
@@ -196,9 +199,19 @@ class Outbox:
                 self.aside["about"] = why
         self.not_done()
 
-    def listed(self, reports: Iterable[Mapping[str, str]]) -> None:
-        """Take what the registry has from us, as it lists that."""
-        self.told = {each["nic"]: Sent(each["state"], 0) for each in reports}
+    def has_about(self, said: Mapping[str, Any]) -> None:
+        """Take what the registry has from this life on what there is on the node."""
+        with contextlib.suppress(Invalid):
+            self._about_told = hash(read(About, said))
+
+    def listed(self, reports: Iterable[Mapping[str, Any]], counts: bool) -> None:
+        """Take what the registry has from us, as it lists that. ``counts``: it is of this life: what is as it says is not told anew."""
+        self.told, self.noted = {}, {}
+        for each in reports:
+            said = _read(each) if counts else None
+            self.told[each["nic"]] = _sent(said) if said is not None else Sent(each["state"], 0)
+            if said is not None and said.refused:
+                self.noted[said.nic] = said.refused
         self.ever = set(self.told)
         for uuid in self.told:
             self.dirty.setdefault(uuid)
@@ -229,6 +242,14 @@ class Outbox:
         if self.aside.pop("about", None) is not None:
             self.about = True
         self.aside.clear()
+
+
+def _read(said: Mapping[str, Any]) -> Report | None:
+    """Read what the registry lists of a NIC; None for what this version has not said."""
+    try:
+        return read(Report, said)._replace(moved_to="")  # the registry alone says that
+    except Invalid:
+        return None
 
 
 def _sent(report: Report) -> Sent:

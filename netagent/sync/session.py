@@ -8,12 +8,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netagent.sync.messages import Answered, Ask, AskNode, Beat, Ended, Failed, Failure, Hello, Line, List
-from netregistry.client import Client, Garbled, Problem
-from netregistry.request import ANY
+from netregistry.client import Client, Garbled, Problem, Question
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from netagent.sync.messages import Asking, Event
     from netregistry.client import Answer
@@ -25,41 +24,59 @@ LISTS: dict[str, tuple[str, str]] = {"reports": ("reports", "node"), "nics": ("n
 
 
 class Asks(Protocol):
-    """Asks a registry, and waits for its answer: netregistry.client.Client, or what does it in the same process."""
+    """Asks a registry, and waits for its answer: netregistry.client.Asker."""
 
-    def get(self, place: str, **query: Any) -> Answer: ...
-    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]: ...
-    def change(self, method: str, place: str, body: Any = None, match: str = ANY, *, key: str = "") -> Answer: ...
+    def ask(self, question: Question) -> Answer: ...
 
 
-def answered(client: Asks, node: str, incarnation: str, request: Asking) -> Answered:
-    """Ask a registry what a node's synchronisation wants of it. Raises what the client raises; ValueError for a list that is too long."""
+def answering(node: str, incarnation: str, request: Asking) -> Generator[Question, Answer, Answered]:
+    """Say what to ask a registry, question by question, for what a node's synchronisation wants of it. Who asks sends each answer.
+
+    Raises ValueError for a list that is too long.
+    """
     place = f"nodes/{node}"
-    if isinstance(request, Hello):
-        return Answered(*client.get(""))
-    if isinstance(request, AskNode):
-        return Answered(*client.get(place))
     if isinstance(request, List):
-        return _listed(client, node, request)
-    if isinstance(request, Beat):
-        return Answered(*client.change("POST", f"{place}/heartbeat", {"incarnation": incarnation}))
-    if isinstance(request, Ask):
+        return (yield from _listed(node, request))
+    if isinstance(request, Hello):
+        question = Question("GET", "")
+    elif isinstance(request, AskNode):
+        question = Question("GET", place)
+    elif isinstance(request, Beat):
+        question = Question("POST", f"{place}/heartbeat", body={"incarnation": incarnation})
+    elif isinstance(request, Ask):
         target = "nics" if request.method == "POST" else f"nics/{request.uuid}"
-        return Answered(*client.change(request.method, target, request.body, request.match, key=request.id))
-    return Answered(*client.change("POST", f"{place}/reports", request.body, key=request.id))
+        question = Question(request.method, target, {}, request.body, request.match, request.id)
+    else:
+        question = Question("POST", f"{place}/reports", body=request.body, key=request.id)
+    return Answered(*(yield question))
 
 
-def _listed(client: Asks, node: str, request: List) -> Answered:
+def _listed(node: str, request: List) -> Generator[Question, Answer, Answered]:
     place, name = LISTS[request.what]
+    question: Question | None = Question.listing(place, {name: f"node:{node}" if name == "master" else node})
     items: list[Any] = []
     revision, size = "", 0
-    for page in client.pages(place, **{name: f"node:{node}" if name == "master" else node}):
+    while question is not None:
+        page = (yield question).body
         revision = revision or str(page["revision"])
         items += page["items"]
         size += len(json.dumps(page))
         if size > LARGEST:
             raise ValueError(f"a list has more than {LARGEST} bytes")
+        question = question.next(page)
     return Answered(items, revision)
+
+
+def answered(client: Asks, node: str, incarnation: str, request: Asking) -> Answered:
+    """Ask a registry what a node's synchronisation wants of it. Raises what the client raises; ValueError for a list that is too long."""
+    steps = answering(node, incarnation, request)
+    question = next(steps)
+    try:
+        while True:
+            question = steps.send(client.ask(question))
+    except StopIteration as done:
+        found: Answered = done.value
+        return found
 
 
 class Session:

@@ -129,6 +129,8 @@ class Wishes:
             if not (settled or refused or self._jobs.waits((NIC, uuid))):
                 self._tried[uuid] = tried
                 self.want(uuid, own.wanted)
+            if not self._jobs.waits((NIC, uuid)):
+                self._outbox.noted.pop(uuid, None)  # nothing is to be tried
 
     def _told(self, local: Local, wanted: str) -> str:
         """Give the revision of its network that a NIC should have been told; what it was told where that cannot be mended by a push."""
@@ -207,6 +209,7 @@ class Wishes:
 
     def _over(self, job: Doing, did: Did, now: float) -> str | None:
         kind, uuid = job.key
+        self._outbox.noted.pop(uuid, None)
         if not did.refused:
             own = self._inbox.nics.get(uuid) if kind == NIC else None
             if isinstance(job, Apply | Keep) and own is not None and (why := unusable(job.wanted)):

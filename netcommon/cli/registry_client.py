@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -74,7 +75,7 @@ def client(app: App, role: str = "") -> Any:
     On the registry's machine it asks over the socket, elsewhere by what the machine has joined with: for an operator also as a reader, or
     as the node, which may look at most of it. Raises HostRefused.
     """
-    make = import_module("netregistry.client").Client
+    make = partial(import_module("netregistry.client").Client, old=_old)
     kind, _, who = role.partition(":")
     if kind in ("", "operator") and served(app):
         name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
@@ -86,6 +87,11 @@ def client(app: App, role: str = "") -> Any:
     if kind in ("", "operator"):
         role = role or "operator:root"  # nobody listens there, which it says
     return make(socket_of(app), role)
+
+
+def _old(age: int) -> None:
+    """Say that what is shown is as it was a while ago."""
+    say(f"netcommon: the registry's store has not answered for {age} seconds: what is shown is what was known then", err=True)
 
 
 def joined(app: App, role: str, every: float) -> Any:

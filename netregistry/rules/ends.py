@@ -82,14 +82,14 @@ def next_end(view: View) -> float:
     return min(view.first_end(Nic), view.first_end(Claim))
 
 
-def wanted(view: View, now: float) -> tuple[str, ...]:
-    """Give the actions that there is something for."""
-    found = [action for kind, action in ((Nic, "options.end"), (Claim, "quarantine.end")) if view.due(kind, now, 1)]
+def wanted(view: View, now: float, ends: bool = True, forgets: bool = True) -> tuple[str, ...]:
+    """Give the actions that there is something for. ``ends``, ``forgets``: the clock is one by which that may be done."""
+    found = [action for kind, action in ((Nic, "options.end"), (Claim, "quarantine.end")) if ends and view.due(kind, now, 1)]
     far = now + view.settings.quarantine + SLACK
-    if "quarantine.end" not in found and (view.far(Claim, far, 1) or next(use.over(view), None) is not None):
+    if "quarantine.end" not in found and ends and (view.far(Claim, far, 1) or next(use.over(view), None) is not None):
         found.append("quarantine.end")
     if next(orphans(view), None) is not None:
         found.append("claims.sweep")
-    if next(holders.over(view, now), None) is not None:
+    if forgets and next(holders.over(view, now), None) is not None:
         found.append("certificates.sweep")
     return tuple(found)

@@ -32,7 +32,10 @@ class NicItem(NamedTuple):
 
 
 class NodeItem(NamedTuple):
-    """A node, and what it says of itself. ``reported``: when, 0 for never; ``reports``: EPOCH:REVISION of its latest."""
+    """A node, and what it says of itself. ``reported``: when, 0 for never; ``reports``: EPOCH:REVISION of its latest.
+
+    ``life``: the incarnation of its agent whose those are, where that was in this epoch; "" where nobody knows.
+    """
 
     revision: str
     node: Node
@@ -43,6 +46,7 @@ class NodeItem(NamedTuple):
     nics: int
     missing: tuple[str, ...]  #: tags of networks that it should provide and does not
     about: About
+    life: str
 
 
 class ReportItem(NamedTuple):
@@ -92,11 +96,15 @@ class AuthorityItem(NamedTuple):
 
 
 class CertificateItem(NamedTuple):
-    """Who has certificates: the latest of them, and whether all that there are so far are revoked."""
+    """Who has certificates: the latest of them, and whether all that there are so far are revoked.
+
+    ``foreign``: the authority that has signed the latest counts no more, so it does not count either.
+    """
 
     revision: str
     certificate: Holder
     revoked: bool
+    foreign: bool
 
 
 class TokenItem(NamedTuple):

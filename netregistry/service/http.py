@@ -233,8 +233,7 @@ class Service:
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
         body, revision, age = await self.turn(self._look, who, route, dict(request.match_info), wanted)
-        old = {"Age": str(math.ceil(age))} if age else {}  # RFC 9111, 5.1: the store cannot say whether it is so still
-        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision) | old)
+        return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision) | _age(age))
 
     def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
         """Tell who asks; by a certificate that may count no more. Raises Refused."""
@@ -354,10 +353,10 @@ class Service:
             return await self.send(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
 
     async def _export(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        lines = await self.turn(lambda: exchange.lines(self.registry.local.view))  # of objects that never change
+        age, lines = await self.turn(lambda: (self.registry.catch_up(), exchange.lines(self.registry.local.view)))  # objects never change
         parts = (lines[place : place + LINES_AT_ONCE] for place in range(0, len(lines), LINES_AT_ONCE))
         pieces = _pieces(b"".join(map(exchange.encoded, part)) for part in parts)
-        return await self.send(request, web.StreamResponse(headers={"Content-Type": LINES}), pieces)
+        return await self.send(request, web.StreamResponse(headers={"Content-Type": LINES, **_age(age)}), pieces)
 
     async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
         if await request.read():
@@ -380,6 +379,11 @@ async def _pieces(source: Iterable[bytes]) -> Pieces:
     """Give pieces that are there, one after the other."""
     for piece in source:
         yield piece
+
+
+def _age(seconds: float) -> dict[str, str]:
+    """Give the header that says since when the store cannot say whether it is so still; none for 0 (RFC 9111, 5.1)."""
+    return {"Age": str(math.ceil(seconds))} if seconds else {}
 
 
 def _of(request: web.Request) -> Connection:

@@ -36,10 +36,14 @@ class Join(NamedTuple):
 
 
 class NewAuthority(NamedTuple):
-    """An authority's certificate (PEM), and the one of the same key that the authority before it has signed."""
+    """An authority's certificate (PEM), and the one of the same key that the authority before it has signed.
+
+    ``alone``: those before count no more from the same commit on; their keys are somebody else's.
+    """
 
     certificate: str
     cross: str = ""
+    alone: bool = False
 
 
 class Issuer:
@@ -68,7 +72,7 @@ class Issuer:
         """Take in an authority. Raises Refused, Invalid; Unavailable."""
         wanted = read(NewAuthority, call.body)
         found = _x509().read_authority(wanted.certificate, wanted.cross)
-        return self._local.answer(call._replace(body=write(found)), who)
+        return self._local.answer(call._replace(body={**write(found), "alone": wanted.alone}), who)
 
     def has_signed(self, label: str, certificate: bytes) -> bool:
         """Tell whether the key of an authority that is there has itself signed a certificate (DER). Raises Refused."""

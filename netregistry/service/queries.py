@@ -96,7 +96,12 @@ class Reader:
         return self._list("authorities", (), found, wanted, item)
 
     def certificates(self, wanted: Mapping[str, Any]) -> Answer:
-        return self._list("certificates", (), sorted(self._now().all("certificates")), wanted, _certificate)
+        counting = {each.id for each in holders.authorities(self._now(), self._clock())}
+
+        def item(view: View, row: Row) -> answers.CertificateItem:
+            return answers.CertificateItem(_shown(view, row), row.value, row.value.revoked, row.value.authority not in counting)
+
+        return self._list("certificates", (), sorted(self._now().all("certificates")), wanted, item)
 
     def tokens(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("tokens", (), sorted(self._now().all("tokens")), wanted, _token)
@@ -168,9 +173,9 @@ class Reader:
         since = alive.since if alive else gone.since if gone else 0.0
         nics = len(view.members("on", node.uuid))
         missing, reports = state.missing_tags(view, node.uuid), view.shown_revision(keys.reports(node.uuid))
-        about = said.about if said else About()
+        about, life = (said.about, said.incarnation if said.epoch == view.epoch else "") if said else (About(), "")
         return answers.NodeItem(
-            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about
+            _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
 
     # -- search
@@ -266,10 +271,6 @@ def _report(view: View, row: Row) -> answers.ReportItem:
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:
     return answers.ClaimItem(_shown(view, row), row.key, row.value.standing, row.value)
-
-
-def _certificate(view: View, row: Row) -> answers.CertificateItem:
-    return answers.CertificateItem(_shown(view, row), row.value, row.value.revoked)
 
 
 def _token(view: View, row: Row) -> answers.TokenItem:

@@ -87,7 +87,7 @@ class Registry:
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Part, ...] = ()
-        self.local = Local(store, now, version, self._heard, recent.MOST)
+        self.local = Local(store, now, version, self._heard, recent.MOST, passed)
         view = self.local.view
         self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
         self._parts = (self.index, self.states, self.streams)
@@ -98,6 +98,7 @@ class Registry:
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
         self._leader = 0  #: the lease
+        self._leads_until = 0.0  # by ``passed``: the lease ends then, unless it is kept
         self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
         self._kept_at: dict[str, float] = {}  # node with a stream -> when that was last kept
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
@@ -109,7 +110,8 @@ class Registry:
 
     @property
     def leads(self) -> bool:
-        return self._leader != 0
+        """Tell whether this service leads, as far as it knows: not when nobody could keep its lease for as long as that lasts."""
+        return self._leader != 0 and self._passed() < self._leads_until
 
     def _heard(self, batch: Batch | None) -> None:
         for part in self._parts:
@@ -255,6 +257,9 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
+        if ahead := self.local.leader.look():
+            what = "ended options and quarantines stay for an hour or so, and nothing old is forgotten for a day"
+            self.log.warning(f"the clock was set by {ahead:+.0f} s: {what}")
         if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
             self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
             if isinstance(self.store, SqliteStore):
@@ -263,6 +268,7 @@ class Registry:
                 self.local.leader.wait(ALIVE)
         if isinstance(self.store, SqliteStore):
             self.store.tick()
+        asked = self._passed()  # before: the lease lasts from some moment behind
         if self._leader and not self.store.keep(self._leader):
             self.log.warning("another service leads now, or this one was held up")
             self._leader = 0
@@ -274,6 +280,7 @@ class Registry:
                 self.local.run(self.local.leader.forget())
                 raise
         if self._leader:
+            self._leads_until = asked + LEADING
             self.local.work()
         else:
             self.local.catch_up()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 DRY = Param("dry_run", bool, "answer what would change, and change nothing")
-FORCE = Param("force", bool, "also where its master is gone for good, or the node is alive")
-FORCED = ("network.delete", "nic.delete", "node.forget", "node.fence")
+FORCE = Param("force", bool, "also where its master is gone for good, the node is alive, or somebody would be out")
+FORCED = ("network.delete", "nic.delete", "node.forget", "node.fence", "authority.retire")
 BODILESS = (*FORCED, "certificate.renew")
 JSON, LINES, TEXT, BINARY = "application/json", "application/x-ndjson", "text/plain", "application/vnd.sqlite3"
 

@@ -15,10 +15,12 @@ What etcd does otherwise than SQLite, and what becomes of it here (netregistry.s
 
 from __future__ import annotations
 
+import contextlib
 import math
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from netregistry.stores import etcd_answers as answers
 from netregistry.stores.base import (
@@ -41,7 +43,7 @@ from netregistry.stores.base import (
 )
 from netregistry.stores.etcd_answers import Garbled, Refusal, encoded
 from netregistry.stores.etcd_client import Client, TooLarge
-from netregistry.stores.etcd_facts import ALL, EPOCH, KEYS, Facts, begun, compare, facts, so_still
+from netregistry.stores.etcd_facts import ALL, EPOCH, KEYS, Facts, Overtaken, begun, compare, facts, so_still
 from netregistry.stores.etcd_stream import Cut, Stream
 from netregistry.stores.etcd_watch import EtcdWatch
 from runtime.errors import HostRefused, escaped
@@ -87,6 +89,7 @@ class EtcdStore:
         self.client, self._facts = client, found
         self._watches: list[EtcdWatch] = []
         self._over = False  # it has become another registry
+        self._why = "it was moved or restored, or its etcd has gone back"
 
     @classmethod
     def create(cls, place: Place, epoch: str) -> EtcdStore:
@@ -180,7 +183,10 @@ class EtcdStore:
     def newest(self) -> int:
         """Give the newest revision that a majority has. Raises Unavailable also where it is another epoch."""
         found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1)
-        if not self._facts.holds(found.pairs[0] if found.pairs else None):
+        there = found.pairs[0] if found.pairs else None
+        if not self._facts.holds(there):
+            if found.revision < self._facts.revision or (there is not None and there.revision < self._facts.revision):
+                self._gone_back(self._facts.revision, found.revision)  # to before this epoch
             raise self.another_epoch()
         return found.revision
 
@@ -208,6 +214,7 @@ class EtcdStore:
             return done
         epoch, *pairs = done
         if not self._facts.holds(epoch):
+            self.newest()  # which says why
             raise self.another_epoch()
         for test, pair in zip(tests, pairs, strict=True):
             there = pair.revision if pair is not None else 0
@@ -263,21 +270,43 @@ class EtcdStore:
                 raise self.another_epoch()
             return Changed(_key(key), value) if key.startswith(below) else None
 
-        made = EtcdWatch(self._stream, self.newest, change, self.client.own, self.client.next_member, start)
+        made = EtcdWatch(self._stream, self.newest, change, self.client.own, self.client.next_member, self._gone_back, start)
         self._watches = [*(watch for watch in self._watches if not watch.ended), made]
         return made
 
-    def _stream(self, start: int) -> Stream:
-        """Begin a stream of all that was done from a revision on. Raises Compacted, Ahead, Unavailable."""
+    def _stream(self, start: int, told: tuple[bytes, bytes] | None = None) -> Stream:
+        """Begin a stream of all that was done from a revision on. Raises Compacted, Ahead, Unavailable.
+
+        ``told``: a key and its value that the revision before has written: another one has been given that number where it has not.
+        """
         if start <= self._facts.revision:
             raise Compacted(self._facts.revision)
         try:  # how etcd says that what is before has been forgotten, or has not been
             found = self._range({"key": encoded(EPOCH)}, EPOCH, EPOCH + b"\0", 1, start - 1)
+            if not self._facts.holds(found.pairs[0] if found.pairs else None):
+                self.newest()  # which says why
+                raise self.another_epoch()
+            if told is not None:
+                key, value = told
+                there = self._range({"key": encoded(key)}, key, key + b"\0", 1, start - 1)
+                if [(pair.value, pair.revision) for pair in there.pairs] != [(value, start - 1)]:
+                    self._gone_back(start - 1, there.revision)
         except Ahead as ahead:
             raise Ahead(start, ahead.newest) from None
-        if not self._facts.holds(found.pairs[0] if found.pairs else None):
-            raise self.another_epoch()
         return self._begun({"key": ALL, "range_end": ALL, "start_revision": str(start), "progress_notify": True, "fragment": True})
+
+    def _gone_back(self, known: int, newest: int) -> NoReturn:
+        """End, for etcd has not, or not any more, what it has told up to revision ``known``; its newest is ``newest``.
+
+        Revisions of this epoch mean two things from now on, and what came after is lost: so it begins another one, as a restore does. Of
+        several services the first does so. Raises Unavailable; also where nothing can be written for now: then it is tried again.
+        """
+        found = facts(self.client)
+        if found is not None and found.whole and not found.source.startswith(f"{self.epoch}:"):
+            with contextlib.suppress(Overtaken):  # another service has done it
+                begun(self.client, Facts(secrets.token_hex(4), True, f"{self.epoch}:{known}", 0, came=found.came), found)
+        self._why = f"it has gone back from revision {known} to {newest} or before, and what came after is lost"
+        raise self.another_epoch()
 
     def _begun(self, request: Document) -> Stream:
         """Begin a watch, and hear that it has begun. Raises Compacted, Unavailable, HostRefused."""
@@ -370,7 +399,7 @@ class EtcdStore:
     def another_epoch(self) -> Unavailable:
         """Note that the etcd holds another registry than was opened, and give what says so."""
         self._over = True
-        what = f"the registry in {self.client.place} is another than it was: it was moved or restored"
+        what = f"the registry in {self.client.place} is another than it was: {self._why}"
         return Unavailable(f"{what}; a service ends, and is started anew on what is there")
 
     def _refused(self, refused: Refusal) -> HostRefused:

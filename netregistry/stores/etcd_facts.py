@@ -31,6 +31,7 @@ class Facts(NamedTuple):
 
     ``moved``: where it was moved to, in which case ``epoch`` is the one that it has there, and it is not whole for any version.
     ``arrived``: it is there, and the etcd has been told so: what it holds itself is of then, and counts no more.
+    ``came``: the file that it was moved from, and the machine of that; "" where it was made in the etcd, or by a version that did not say.
     """
 
     epoch: str
@@ -40,11 +41,12 @@ class Facts(NamedTuple):
     value: bytes = b""  #: as it is written there
     moved: str = ""
     arrived: bool = False
+    came: str = ""
 
     @property
     def says(self) -> tuple[object, ...]:
         """Give all that is said, but not when and how it is written."""
-        return self.epoch, self.whole, self.source, self.moved, self.arrived
+        return self.epoch, self.whole, self.source, self.moved, self.arrived, self.came
 
     def holds(self, pair: answers.Pair | None) -> bool:
         """Tell whether this is still what the etcd says."""
@@ -107,8 +109,8 @@ def _facts(place: Place, document: Document) -> Facts | None:
         said = json.loads(pair.value)
         schema = said["schema"]
         made = Facts(said["epoch"], said["whole"], said["source"], pair.revision, pair.value, said.get("moved", ""))
-        made = made._replace(arrived=said.get("arrived", False))
-        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int, bytes, str, bool]:
+        made = made._replace(arrived=said.get("arrived", False), came=said.get("came", ""))
+        if [type(each) for each in (schema, *made)] != [int, str, bool, str, int, bytes, str, bool, str]:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Damaged(f"{place}: what is said of the registry cannot be read: {escaped(repr(pair.value))}") from None
@@ -132,6 +134,8 @@ def begun(client: Client, said: Facts, before: Facts | None = None, clear: bool 
         document["moved"] = said.moved
     if said.arrived:
         document["arrived"] = True
+    if said.came:
+        document["came"] = said.came
     put = {"request_put": {"key": encoded(EPOCH), "value": encoded(_written(document))}}
     nothing = {"target": "MOD", "key": ALL, "range_end": ALL, "mod_revision": "0"}
     body = {

@@ -17,7 +17,7 @@ from runtime.errors import HostRefused, escaped
 
 SCHEME = "etcd://"
 PORT = 2379
-EXPECTED = "etcd://HOST:PORT,HOST:PORT,HOST:PORT?ca=FILE&cert=FILE&key=FILE&user=NAME&password=FILE"
+EXPECTED = "etcd://HOST:PORT,HOST:PORT,[IPV6]:PORT?ca=FILE&cert=FILE&key=FILE&user=NAME&password=FILE"
 FILES = ("ca", "cert", "key", "password")
 FORM = re.compile(r"etcd://(?P<members>[^/?#]+)/?(\?(?P<more>[^#]*))?")
 LONGEST_PASSWORD = 4096  #: bytes
@@ -89,8 +89,13 @@ def _refused(text: str, why: str) -> HostRefused:
 
 
 def _endpoint(text: str) -> Endpoint:
-    parts = urlsplit(f"//{text}")
-    host, port = parts.hostname, parts.port
+    if text.count(":") > 1 and "[" not in text:
+        raise ValueError(f"{escaped(text)} is no HOST:PORT: an IPv6 address stands in brackets, [2001:db8::1]:{PORT}")
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(f"{escaped(text)} is no HOST:PORT") from None
     if not host or parts.username is not None or parts.password is not None or port == 0:
         raise ValueError(f"{escaped(text)} is no HOST:PORT")
     if ":" in host:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import select
 import socket
 import time
 
@@ -61,6 +62,18 @@ class Stream:
                 while len(self._data) < LONGEST_HEAD:
                     self._more(until)
         return number, kind, bytes(self._data)
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether there is something to read, its end too."""
+        if self._data:
+            return True
+        try:
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLIN)
+            return bool(waiting.poll(0))
+        except (OSError, ValueError):  # another thread has closed it: to read it says so
+            return True
 
     def line(self, seconds: float) -> bytes | None:
         """Give the next line; None where none came within so many seconds. Raises Cut where there will be no more."""

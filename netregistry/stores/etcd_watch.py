@@ -4,6 +4,10 @@ All keys of etcd are watched, also for a prefix. So there is something to be tol
 number: nothing rests on etcd telling it, whose watchers may lose a deletion at a compaction (its issue 18089). For the same reason its own
 notifications of progress, which come every ten minutes unless etcd is told otherwise, are taken for a sign of life and nothing else. A
 heartbeat is more: the majority was asked for its newest revision, and all up to that was delivered.
+
+An etcd may go back: its disks, or the virtual machines, are set back to what they were, or a snapshot takes the place of its members. Then
+revisions are given a second time, for other commits. A watch notices that its own revision is yet to come, or that what was told of it is
+not what etcd has there now: no watch goes on from one history in the other.
 """
 
 from __future__ import annotations
@@ -11,10 +15,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from netregistry.stores import etcd_answers as answers
-from netregistry.stores.base import Batch, Changed, Compacted, Lost, Unavailable
+from netregistry.stores.base import Ahead, Batch, Changed, Compacted, Lost, Unavailable
 from netregistry.stores.etcd_answers import Garbled
 from netregistry.stores.etcd_stream import Cut
 from runtime.errors import escaped
@@ -27,34 +31,41 @@ if TYPE_CHECKING:
 
 SILENT = 2.0  #: seconds in which a stream tells what the majority has; longer than that it is not waited for
 FAST = 1000  #: revisions a second at least, by which a stream that is far behind may be late: etcd reads all before it tells the first
+HISTORY = b"/history/"
 STREAMS = 3  #: that are begun, one after the other, for one answer
 
 
 class EtcdWatch:
     """As netregistry.stores.base.Watch says.
 
-    ``begin``: begins a stream that tells what was done from a revision on (Compacted, Unavailable); ``newest``: asks the majority for its
-    newest revision; ``change``: makes what is told of a key and its value, None where that is not watched; ``own``: gives a message back
-    if it is of the right cluster; ``cut``: hears at which member a stream has ended.
+    ``begin``: begins a stream that tells what was done from a revision on (Compacted, Ahead, Unavailable), where the one before has written
+    a key and its value, if those are given; ``newest``: asks the majority for its newest revision; ``change``: makes what is told of a key
+    and its value, None where that is not watched; ``own``: gives a message back if it is of the right cluster; ``cut``: hears at which
+    member a stream has ended; ``gone_back``: hears that etcd's newest revision is behind one that it has told, and raises.
     """
 
     def __init__(
         self,
-        begin: Callable[[int], Stream],
+        begin: Callable[[int, tuple[bytes, bytes] | None], Stream],
         newest: Callable[[], int],
         change: Callable[[bytes, bytes | None], Changed | None],
         own: Callable[[Document], Document],
         cut: Callable[[str], None],
+        gone_back: Callable[[int, int], NoReturn],
         start: int,
     ) -> None:
+        self._gone_back = gone_back
         self._begin, self._newest, self._change, self._own, self._cut = begin, newest, change, own, cut
         self._position = start - 1  # all up to this revision was taken from streams
         self._found: deque[Batch] = deque()
+        self._last: tuple[bytes, bytes] | None = None  # a key and its value of that revision, as it was told
+        self._told: dict[bytes, bytes] = {}  # of the next one
         self._part: list[Changed] = []  # of the next revision, of which more may come
         self._partly = False
         self._cuts = 0  # streams that have ended since one has told something
         self._ended = threading.Event()
         self._stream: Stream | None = None
+        self._new = True  # no stream has begun: where the start is yet to come, whoever asked for it is wrong
         self._open()
 
     @property
@@ -68,7 +79,13 @@ class EtcdWatch:
         while not self._found and (left := until - time.monotonic()) > 0:
             self._read(left)
         if not self._found:
-            self._catch_up(self._newest())
+            if self._open().ready:  # it may have been cut, by an etcd that has gone back and come as far again
+                self._read(0.0)
+                self._open()
+            newest = self._newest()
+            if newest < self._position:
+                self._gone_back(self._position, newest)
+            self._catch_up(newest)
         return self._found.popleft() if self._found else Batch(self._position, ())
 
     def _catch_up(self, newest: int) -> None:
@@ -86,8 +103,14 @@ class EtcdWatch:
         if self._ended.is_set():
             raise Lost("the watch was closed")
         if self._stream is None:
-            self._part, self._partly = [], False
-            self._stream = self._begin(self._position + 1)
+            self._part, self._partly, self._told = [], False, {}
+            try:
+                self._stream = self._begin(self._position + 1, self._last)
+            except Ahead as ahead:
+                if self._new:
+                    raise
+                self._gone_back(self._position, ahead.newest)
+            self._new = False
             if self._ended.is_set():  # meanwhile, by somebody who has not seen it
                 self._stream.close()
         return self._stream
@@ -147,14 +170,18 @@ class EtcdWatch:
         changed = self._change(key, None if kind == "DELETE" else value)
         if changed is not None:
             self._part.append(changed)
+        if kind == "PUT":
+            self._told[key] = value
 
     def _whole(self) -> None:
         """Give the revision that was told, if anything of it is watched."""
         self._position += 1
         self._cuts = 0
+        # an entry of the history has an id of its own, which no other history has; the first key does where there is none
+        self._last = min(self._told.items(), key=lambda told: (HISTORY not in told[0], told[0]), default=None)
         if self._part:
             self._found.append(Batch(self._position, tuple(self._part)))
-        self._part, self._partly = [], False
+        self._part, self._partly, self._told = [], False, {}
 
     def close(self) -> None:
         """End it; see netregistry.stores.base.Watch."""

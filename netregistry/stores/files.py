@@ -18,19 +18,22 @@ from netregistry.stores.sqlite_file import (
     NEW,
     REPLACED,
     gone,
+    kept,
     moved_to,
     no_log_alone,
     not_there,
     removed,
     synchronise_folder,
+    unused,
 )
 from runtime.errors import HostRefused, TryAgain, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FILE = "/var/lib/netregistry/registry.sqlite"
 HERE = "move it away where it is not wanted; netcommon registry authority rotate makes an authority, where init was ended before it did"
+LOGGING = 2  #: in the head of a file that is written by way of a log
 BACKUP = ".backup-"  #: folders beside the registry in which its service makes copies
 
 
@@ -103,18 +106,21 @@ def compact(path: str) -> tuple[int, int, str]:
         return (*store.shrink(), f"{store.epoch}:{revision}")
 
 
-def bring_back(backup: str, path: str) -> str:
+def bring_back(backup: str, path: str, told: Callable[[str], object] = lambda _name: None) -> str:
     """Put a copy in the place of the registry, in a new epoch; give that. What stood there is kept beside it.
 
-    The copy itself is read alone. Whoever calls it has made sure that no etcd keeps the registry (netregistry.moving).
+    ``told``: called with the name of the file in which that is kept.
+
+    The copy itself is read alone, with its log where it has one beside it. Whoever calls it has
+    made sure that no etcd keeps the registry (netregistry.moving).
 
     Raises HostRefused, Damaged, Unavailable; TryAgain where a service has the registry open.
     """
     with alone(path):
-        return _brought_back(backup, path)
+        return _brought_back(backup, path, told)
 
 
-def _brought_back(backup: str, path: str) -> str:
+def _brought_back(backup: str, path: str, told: Callable[[str], object]) -> str:
     """Do what ``bring_back`` says, while no other process does."""
     beside = path + NEW
     copied = f"{beside}.copy"
@@ -122,50 +128,85 @@ def _brought_back(backup: str, path: str) -> str:
         removed(beside)
         removed(copied)
         try:
-            with open(backup, "rb") as source, open(os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-                while data := source.read(1 << 20):
-                    target.write(data)
+            duplicated(backup, copied)
             with SqliteStore(copied, moved=True) as store:  # examined as any that is opened: a damaged one is refused here
                 store.note(epoch=secrets.token_hex(4), **{MARK: ""})
                 epoch = store.epoch
                 store.backup(beside)
         finally:
             removed(copied)
-        replaced(path, beside)
+        aside = replaced(path, beside)
     except OSError as error:
         raise HostRefused(f"cannot put {escaped(backup)} in the place of {escaped(path)}: {error.strerror}") from None
+    if aside:
+        told(aside)
     return epoch
 
 
-def replaced(path: str, beside: str) -> None:
-    """Put the file ``beside`` in the place of a registry, which is kept, with the log that belongs to it. Raises OSError, TryAgain.
+def duplicated(backup: str, copied: str) -> None:
+    """Copy a file of SQLite's that is to be read, and its log with it: the log has the latest commits, up to a thousand pages of them.
+
+    To look at the file itself would empty its log into it, and what was given is not to be changed. Raises OSError; HostRefused where what
+    lies beside it does not belong to a registry that is whole (https://www.sqlite.org/fileformat2.html#file_format_version_numbers).
+    """
+    log, journal = f"{backup}-wal", f"{backup}-journal"
+    if _holds(journal):
+        remedy = "name another backup, or open it where it was made"
+        raise HostRefused(f"{escaped(backup)} was being written when it was copied: {escaped(journal)} lies beside it", remedy)
+    logged = _holds(log)
+    _bytes(backup, copied)
+    with open(copied, "rb") as file:
+        head = file.read(20)
+    if logged and len(head) == 20 and LOGGING not in head[18:]:
+        remedy = f"move {escaped(log)} away: {escaped(backup)} is whole without it"
+        raise HostRefused(f"{escaped(log)} is the log of another file: {escaped(backup)} is of a kind that has none", remedy)
+    if logged:
+        _bytes(log, f"{copied}-wal")
+
+
+def _holds(path: str) -> bool:
+    """Tell whether a file is there, and not empty. Raises OSError."""
+    return os.path.lexists(path) and os.stat(path).st_size > 0
+
+
+def _bytes(path: str, target: str) -> None:
+    """Copy the bytes of a file to a new one, mode 0600. Raises OSError."""
+    with open(path, "rb") as source, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as made:
+        shutil.copyfileobj(source, made, 1 << 20)
+
+
+def replaced(path: str, beside: str) -> str:
+    """Put the file ``beside`` in the place of a registry, which is kept, with the log that belongs to it; give its name, "" without one.
 
     Where it has no log there is a registry at every moment. One that was moved to an etcd is kept too, under a name by which nobody takes
-    the new one for moved.
+    the new one for moved. Raises OSError, TryAgain.
     """
+    aside = ""
     no_log_alone(path)
     if os.path.exists(path):
         _closed(path)
+        there = [each for each in kept(path + REPLACED) if os.path.samefile(each, path)]  # one that was ended here has linked it already
+        aside = there[-1] if there else unused(path + REPLACED)
         if os.path.exists(f"{path}-wal"):
-            _renamed(path, path + REPLACED)
+            _renamed(path, aside)
         else:
             Path(f"{path}-shm").unlink(missing_ok=True)  # an index of nothing
-            removed(path + REPLACED)
-            os.link(path, path + REPLACED)
+            if not there:
+                os.link(path, aside)
     os.replace(beside, path)
     set_aside(path)
+    return aside
 
 
 def set_aside(path: str) -> None:
     """Rename what was moved to an etcd, where it was brought back from there. Raises OSError."""
     if os.path.exists(path + MOVED):
-        _renamed(path + MOVED, path + MOVED + REPLACED)
+        _renamed(path + MOVED, unused(path + MOVED + REPLACED))
     synchronise_folder(path)
 
 
 def _renamed(path: str, name: str) -> None:
-    """Rename a file of SQLite's in the place of another one. Raises OSError."""
-    removed(name)
+    """Rename a file of SQLite's. Raises OSError."""
     for end in ENDS:  # the file first: one without its log would pass for whole
         if os.path.exists(path + end):
             os.replace(path + end, name + end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ PASSING = frozenset(
 NOT_WRITTEN = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY))
 DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 MOVED = ".moved"  #: the end of the name of a file whose content is kept by an etcd now
-REPLACED = ".replaced"  #: what stood in the place of one that was brought back
+REPLACED = ".replaced"  #: what stood in the place of one that was brought back; a second one has -2 behind it, and so on
 NEW = ".new"  #: what is to stand there
 MARK, UNFINISHED = "moved", "unfinished"  #: facts of a file: the etcd that its registry was moved to; that it is a copy being made
 ENDS = ("", "-wal", "-shm")  #: a file, its log, and the index of that (https://www.sqlite.org/tempfiles.html)
@@ -132,13 +133,31 @@ def examine(path: str, moved: bool = False) -> None:
 
 def not_there(path: str) -> HostRefused | None:
     """Say of a file that is not there that a registry was: what a restore that was killed, or was done, has left lies beside it."""
-    for end, what in ((NEW, "a restore was begun, and not finished"), (REPLACED, "what stood in its place is kept")):
-        if os.path.lexists(path + end):
+    begun = [path + NEW] if os.path.lexists(path + NEW) else []
+    for beside, what in ((begun, "a restore was begun, and not finished"), (kept(path + REPLACED), "what stood in its place is kept")):
+        if beside:
             remedy = (
-                f"netcommon registry restore FILE, of a backup or of what is kept; to begin with nothing, move {escaped(path + end)} away"
+                f"netcommon registry restore FILE, of a backup or of what is kept; to begin with nothing, move {escaped(beside[-1])} away"
             )
-            return HostRefused(f"{escaped(path)} is not there, but {escaped(path + end)}: {what}", remedy)
+            return HostRefused(f"{escaped(path)} is not there, but {escaped(beside[-1])}: {what}", remedy)
     return None
+
+
+def kept(name: str) -> list[str]:
+    """Give the files that were kept by a name, the latest one last: NAME, NAME-2, NAME-3 and so on."""
+    begins, found = os.path.basename(name), []
+    with contextlib.suppress(OSError):
+        for each in os.listdir(os.path.dirname(name) or "."):
+            number = each.removeprefix(begins).removeprefix("-") if each.startswith(begins) else "none"
+            if each == begins or (each == f"{begins}-{number}" and number.isascii() and number.isdigit()):
+                found.append((int(number or "1"), os.path.join(os.path.dirname(name), each)))
+    return [path for _number, path in sorted(found)]
+
+
+def unused(name: str) -> str:
+    """Give a name for one more that is to be kept: no earlier one is written over, nor anything that belongs to it."""
+    names = chain((name,), (f"{name}-{number}" for number in count(2)))
+    return next(each for each in names if not any(os.path.lexists(each + end) for end in ENDS))
 
 
 def gone(path: str, where: str) -> HostRefused:

@@ -39,6 +39,7 @@ class RegistryFile(NamedTuple):
 
     path: str
     epoch: str  #: which begins with it; "" of a copy
+    kept: str  #: the file that a restore has kept what stood there in; "" for none
 
 
 class RegistryImport(NamedTuple):

@@ -13,6 +13,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from glob import escape as glob_escape
+from glob import glob
 from pathlib import Path
 from random import Random
 
@@ -103,8 +105,15 @@ class History:
             errors = (None, None, None, errno.EROFS, errno.EPERM, errno.ENOSPC, errno.EIO)
             self._call(kind, uninstall, Interruption(after, self.random.choice(errors)))
         elif chance < 0.6 and self.system.flags:
-            where = self.system.root + self.random.choice(self.paths) + self.random.choice(("", ENDINGS[0]))
-            if os.path.isfile(where) and not os.path.islink(where) and where not in self.system.frozen and os.stat(where).st_nlink == 1:
+            path = self.random.choice(self.paths) + self.random.choice(("", ENDINGS[0]))
+            where = self.system.root + path
+            if (
+                self.system.inside(path)
+                and os.path.isfile(where)
+                and not os.path.islink(where)
+                and where not in self.system.frozen
+                and os.stat(where).st_nlink == 1
+            ):
                 try:
                     immutable(where, True)
                 except OSError:
@@ -153,10 +162,13 @@ class History:
         assert {path: what for path, what in ours.items() if path in theirs} == theirs, self.said
 
     def _place(self, path: str) -> list[str]:
+        """Where a door stands: at the path, and in the folders of the versions of Ganeti that the machine has."""
+        root = self.system.root
+        versions = [found.removeprefix(root) for found in glob(f"{glob_escape(root)}{PKGLIBDIR}/*{path}")]
         try:
-            return [placed(self.system.root, path)]
+            return [placed(root, path), *versions]
         except NetcommonError:
-            return []
+            return versions
 
     def upgrade(self) -> None:
         """A package brings a new version of one of the files, where nothing hinders it without us. Of files in /etc dpkg asks."""

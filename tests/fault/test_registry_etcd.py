@@ -24,6 +24,7 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
 from netregistry.stores.etcd_place import Endpoint
+from netregistry.stores.etcd_watch import EtcdWatch
 from runtime.errors import HostRefused
 from tests.support.authority import authority
 from tests.support.etcd import HOST, Cluster, free_ports, stopped, text
@@ -292,6 +293,53 @@ def test_an_etcd_that_has_begun_anew_is_another_though_it_counts_alike(tmp_path:
             assert etcd.keys() == held
         with pytest.raises(Unavailable, match="another than it was"):
             put(store, "b")
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["within-the-epoch", "to-before-the-epoch"])
+@pytest.mark.parametrize("more", [0, 5, 12], ids=["behind", "as-far", "further"])
+def test_an_etcd_that_goes_back_begins_a_new_epoch(tmp_path: Path, more: int, before: bool) -> None:
+    """Its disk is put back to an earlier state under two services; somebody who starts then commits, to the number of before or further."""
+    with Cluster(tmp_path / "etcd", 1) as etcd:
+        member, kept = etcd.members[0], tmp_path / "kept"
+        with opened(etcd) as first:
+            for number in range(3):
+                put(first, f"k{number}")
+        etcd.stop()
+        shutil.copytree(member.folder, kept)
+        etcd.start()
+        if before:
+            with contextlib.closing(Client(etcd.place)) as client:
+                begun(client, Facts("second", True, "", 0), facts(client))
+        with EtcdStore(etcd.place) as store, EtcdStore(etcd.place) as other:
+            watches = [each.watch("", each.newest() + 1) for each in (store, other)]
+            for number in range(5):
+                put(store, f"history/lost{number}")
+            for watch in watches:
+                while watch.next(0.0).changes:
+                    pass
+            etcd.stop()
+            shutil.rmtree(member.folder)
+            shutil.copytree(kept, member.folder)
+            etcd.start()
+            with EtcdStore(etcd.place) as new:
+                for number in range(more):
+                    put(new, f"history/new{number}")
+                for each, watch in zip((store, other), watches, strict=True):
+                    wait_until(lambda each=each, watch=watch: over(each, watch), 30, "it is noticed")  # type: ignore[misc]
+                    with pytest.raises(Unavailable, match="another than it was"):
+                        put(each, "history/mine")
+                with pytest.raises(Unavailable, match="another than it was"):
+                    put(new, "history/mine")  # which has seen nothing go back, but may have told nodes what they had known otherwise
+            assert not [key for key in sorted(etcd.keys()) if "lost" in key or "mine" in key]
+            with EtcdStore(etcd.place) as anew:
+                assert anew.epoch not in ("first", "second", store.epoch) and anew.get("k0")
+
+
+def over(store: EtcdStore, watch: EtcdWatch) -> bool:
+    """Tell whether a store is found to be another one; nothing is told by it meanwhile."""
+    with contextlib.suppress(Unavailable):
+        assert not watch.next(0.0).changes
+    return store.over
 
 
 def test_a_watch_goes_on_behind_a_cut_and_repeats_nothing(one: Cluster) -> None:

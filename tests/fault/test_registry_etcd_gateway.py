@@ -109,6 +109,7 @@ def test_what_was_done_and_is_told_by_no_watch(registry: Registry, between: Gate
         assert sorted(names(asked)) == ["blue", "green", "red"] == sorted(json.loads(value)["name"] for value in networks(etcds[1]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", HARMS)
 def test_a_service_does_not_begin_by_it(registry: Registry, between: Gateway, what: str) -> None:
     registry.kill()

@@ -303,6 +303,52 @@ def test_a_way_back_that_was_ended_is_begun_again_there_alone(
         assert named(registry) == ["first"]
 
 
+def machine(patch: pytest.MonkeyPatch, tmp_path: Path, number: str) -> None:
+    """Let this be another machine of the same name, as one that was cloned."""
+    (tmp_path / "machine-id").write_text(number * 32)
+    patch.setattr("netregistry.whereabouts.MACHINE_ID", str(tmp_path / "machine-id"))
+    patch.setattr("socket.gethostname", lambda: "vm")
+
+
+def test_the_way_back_is_that_of_the_machine_it_came_from(
+    registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one, of the same name, is told which; where it is forced, the first one does not take its own old file for the registry."""
+    machine(monkeypatch, tmp_path, "a")
+    file, copy = str(registry.file), str(tmp_path / "copy")
+    files.copy(file, copy)
+    moving.move(file, one.url)
+    transfer.bring_back(copy, one.url, str(tmp_path / "kept"))  # of one that was restored the same is known
+    aside = Path(f"{file}{MOVED}").rename(tmp_path / "aside")  # on the other machine it is not
+    machine(monkeypatch, tmp_path, "b")
+    with pytest.raises(HostRefused, match=r"came from .*registry.sqlite on vm \(machine [0-9a-f]{12}\)"):
+        moving.back(file, one.url)
+    assert not registry.file.exists()
+    moving.back(file, one.url, lost=True)
+    registry.file.rename(tmp_path / "of-the-other")
+    aside.rename(f"{file}{MOVED}")
+    machine(monkeypatch, tmp_path, "a")
+    with pytest.raises(HostRefused, match="was moved from"):
+        moving.only_here(file, lost=False)
+    with pytest.raises(HostRefused, match="was moved to"):
+        moving.back(file, one.url)
+
+
+def test_a_machine_that_was_renamed_ends_its_way_back(
+    registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, tmp_path, "a")
+    moving.move(str(registry.file), one.url)
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "compared", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            moving.back(str(registry.file), one.url)
+    monkeypatch.setattr("socket.gethostname", lambda: "renamed")
+    moving.back(str(registry.file), one.url)
+    with serving(registry):
+        assert named(registry) == ["first"]
+
+
 def brought_back(registry: Registry, where: str) -> None:
     """Bring a registry to an etcd, and back to its file."""
     registry.command("move", "--to", where)
@@ -433,7 +479,7 @@ def test_a_restore_that_is_refused_leaves_what_is_kept(
         transfer.bring_back(str(copy), one.url, str(kept))
     assert kept.read_bytes() == b"precious" and sorted(each.name for each in tmp_path.glob("kept*")) == ["kept.sqlite"]
     transfer.bring_back(str(copy), one.url, str(kept))
-    assert kept.read_bytes() != b"precious"
+    assert kept.read_bytes() == b"precious" and Path(f"{kept}-2").stat().st_size > len(b"precious")
 
 
 # -- members of more than one etcd

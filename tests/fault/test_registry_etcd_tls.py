@@ -17,6 +17,7 @@ import pytest
 from netregistry import credentials
 from netregistry.client import Client, Problem
 from netregistry.credentials import Credentials
+from netregistry.model.certificate import SET_BACK
 from runtime.errors import NetcommonError
 from tests.support.bootstrap import VENV
 from tests.support.etcd import Cluster
@@ -117,12 +118,12 @@ def test_what_a_service_without_the_key_cannot_do_the_other_one_does(etcd: Clust
         wait_until(lambda: answers(joined, second), 30, "it is let in once the key is there")
         first.command("authority", "rotate")  # whose key the second one has not: it signs nothing
         with at(joined, second, first) as asked:
-            renewed = credentials.refresh(joined, asked, joined.since)
+            renewed = credentials.refresh(joined, asked, joined.since + 2 * SET_BACK)
         assert renewed.authority != joined.authority
         bob = Machine(tmp_path / "bob").join(first.token("reader", "bob"), second, first)
         wait_until(lambda: answers(bob, first), 30, "by the one that signs")
         shutil.copytree(first.authority, second.authority, dirs_exist_ok=True)
-        first.command("authority", "retire", joined.authority)
+        first.command("authority", "retire", "--force", joined.authority)
         for one in (renewed, bob):
             wait_until(lambda one=one: answers(one, second), 30, "by the second one's new certificate")  # type: ignore[misc]
 

@@ -447,10 +447,32 @@ def test_what_is_replaced_is_kept_with_its_own_log(tmp_path: Path, path: Path) -
     assert kept.read_bytes() == damaged and Path(f"{kept}-wal").stat().st_size > 100_000
     with SqliteStore(str(path)) as store:
         store.commit([], [Put("second", b"")])
-    bring_back(str(tmp_path / "copy"), str(path))
-    assert not Path(f"{kept}-wal").exists()
-    with SqliteStore(str(kept)) as store:
+    second: list[str] = []
+    bring_back(str(tmp_path / "copy"), str(path), second.append)
+    assert second == [f"{kept}-2"] and not Path(f"{kept}-2-wal").exists()
+    with SqliteStore(*second) as store:
         assert store.get("second") and not store.get("later49")
+    assert kept.read_bytes() == damaged and Path(f"{kept}-wal").stat().st_size > 100_000
+
+
+def test_what_restores_in_a_row_replace_is_all_kept(tmp_path: Path, path: Path) -> None:
+    """The wrong copy first, as people do, and then the right one: what stood there at first is in some file."""
+    said: list[str] = []
+    for name in ("first", "second", "third"):
+        with SqliteStore(str(path)) as store:
+            store.backup(str(tmp_path / f"copy-{name}"))
+            store.commit([], [Put(name, b"")])
+        bring_back(str(tmp_path / f"copy-{name}"), str(path), said.append)
+    assert [each.removeprefix(f"{path}{REPLACED}") for each in said] == ["", "-2", "-3"]
+    for name, file in zip(("first", "second", "third"), said, strict=True):
+        with SqliteStore(file) as store:
+            assert store.get(name)
+    path.unlink()
+    with pytest.raises(HostRefused, match=f"{REPLACED}-3"):
+        SqliteStore(str(path))
+    Path(said[1]).unlink()
+    with pytest.raises(HostRefused, match=f"{REPLACED}-3"):
+        begin(str(path))
 
 
 def test_a_folder_that_nothing_can_be_written_to(tmp_path: Path, path: Path) -> None:

@@ -35,6 +35,7 @@ class Cli:
         self.features: Mapping[str, str] = {}
         self.log = Recorder()
         self.time = 1000.0
+        self.wall = 1.7e9
         self._uuids = itertools.cycle(UUIDS)
         self.new_uuid: Callable[[], str] = lambda: next(self._uuids)
 
@@ -42,7 +43,7 @@ class Cli:
         self.time += seconds
 
     def app(self) -> App:
-        clock = Clock(lambda: self.time, lambda: 1.7e9, self.sleep)
+        clock = Clock(lambda: self.time, lambda: self.wall, self.sleep)
         return App(
             self.paths, clock, lambda *_: self.host, self.log, self.environ, self.uid, self.new_uuid, str(self.root), lambda: self.features
         )

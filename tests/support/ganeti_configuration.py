@@ -90,13 +90,16 @@ class GanetiNode:
         self._daemon: socket.socket | None = None
 
     def write(self, cluster: Cluster) -> None:
-        """Write the configuration as Ganeti does: a new file in the place of the one before."""
+        """Write the configuration as Ganeti does: each file a new one in the place of the one before."""
         names = {uuid: name for name, uuid in MASTERS.items()}
-        (self.folder / "ssconf_master_node").write_text(f"{names[cluster.document['cluster']['master_node']]}\n")
-        (self.folder / "ssconf_node_primary_ips").write_text(f"{self.name} 127.0.0.1\n")
-        other = self.folder / "config.data.new"
-        other.write_bytes(cluster.data)
-        os.rename(other, self.file)
+        self._replace("ssconf_master_node", f"{names[cluster.document['cluster']['master_node']]}\n".encode())
+        self._replace("ssconf_node_primary_ips", f"{self.name} 127.0.0.1\n".encode())
+        self._replace(self.file.name, cluster.data)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        other = self.folder / f"{name}.new"
+        other.write_bytes(data)
+        os.rename(other, self.folder / name)
 
     def start(self) -> None:
         """Let the daemon of the master listen."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mockcloud.cloud import MockCloud
-from mockcloud.replaced.transport import Client
+from mockcloud.replaced.transport.memory import Client
 from runtime.folder import Folder
 from tests.support.sample import sample
 

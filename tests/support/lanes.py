@@ -76,6 +76,8 @@ OURS = (
     *("/run/netcommon", "/etc/netcommon", "/var/lib/netcommon", "/run/openvswitch"),
     *("/var/run/ganeti", "/etc/ganeti", "/var/lib/nfdhcpd"),
 )
+#: Where installs write: no file in these may change, nor may one behind a link (Ganeti's lead from the first to the others).
+WRITTEN = ("/usr/lib/ganeti", "/usr/share/ganeti", "/etc/xen", "/etc/systemd", "/usr/local/sbin")
 #: What the machine is set up for, and the lanes that need it.
 NEEDS = {
     "unit": ("unit",),
@@ -338,7 +340,7 @@ LANES: dict[str, Callable[[Options], Result]] = {
 
 
 def footprint() -> dict[str, str]:
-    """What of the machine's own network no test may change."""
+    """What of the machine's own network and files no test may change."""
     views = {
         "links": ["ip", "-br", "link"],
         "rules": ["ip", "rule"],
@@ -346,6 +348,7 @@ def footprint() -> dict[str, str]:
         "routes": ["ip", "route", "show", "table", "all"],
         "nft": ["nft", "list", "tables"],
         "forwarding": ["sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"],
+        "files": ["find", *WRITTEN, "-xdev", "-printf", r"%p %m %U %G %s %T@ %l\n"],
     }
     seen = {name: bootstrap.command([bootstrap.find(argv[0]) or argv[0], *argv[1:]], check=False).stdout for name, argv in views.items()}
     for path in OURS:

@@ -12,9 +12,13 @@ DRAWN = os.environ.get("NETCOMMON_TESTS_DRAWN") == "all"  #: all of the drawn on
 T = TypeVar("T")
 
 
-def sample(cases: Sequence[T], count: int) -> list[T]:
-    """``count`` of ``cases``, evenly spread, first and last included, the same each time; all of them in a full run."""
-    if FULL or count >= len(cases):
+def sample(cases: Sequence[T], count: int, full: int = 0) -> list[T]:
+    """``count`` of ``cases``, evenly spread, first and last included, the same each time; all of them in a full run, or so many as
+    ``full`` says, where there are thousands.
+    """
+    if FULL:
+        count = full if full and not DRAWN else len(cases)
+    if count >= len(cases):
         return list(cases)
     if count < 2:
         return list(cases[:count])

@@ -104,10 +104,11 @@ class Node:
 
     def start(self) -> None:
         self.life += 1
-        self.incarnation = new_id(self.world.time, self.world.chance.getrandbits(74))
+        if not self.incarnation or self.world.chance.random() < 0.5:  # else the machine was not started anew, but its agent
+            self.incarnation = new_id(self.world.time, self.world.chance.getrandbits(74))
         self.alarms = {}
         world = self.world
-        self.machine = Machine(self.uuid, RULES, world.id, world.chance.random, world.time, self.document)
+        self.machine = Machine(self.uuid, RULES, world.id, world.chance.random, world.time, self.document, self.incarnation)
         self.turn()
 
     def kill(self) -> None:

@@ -72,26 +72,37 @@ class System:
 
     def file(self, path: str) -> str:
         """Makes a script with contents, mode, owner and times by chance; its path."""
-        where = self.root + path
+        where = self._at(path)
         os.makedirs(os.path.dirname(where), exist_ok=True)
-        with open(where, "w", encoding="ascii") as stream:
+        with open(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "w", encoding="ascii") as stream:
             stream.write(f"#!/bin/sh\necho {path} {self.random.getrandbits(40)}\n" if self.random.random() < 0.9 else "")
         os.chown(where, *self.random.choice(((0, 0), (0, 0), (1000, 1000), (65534, 4))))
         os.chmod(where, self.random.choice((0o755, 0o755, 0o700, 0o444, 0o644, 0o000, 0o4755)))
         os.utime(where, ns=(0, self.random.randrange(10**18)))
         return path
 
+    def inside(self, path: str) -> bool:
+        """Tell whether it is below the root by the kernel's way, which follows absolute links to the running system's own files."""
+        folder = os.path.realpath(os.path.dirname(self.root + path))
+        return os.path.commonpath((folder, os.path.realpath(self.root))) == os.path.realpath(self.root)
+
+    def _at(self, path: str) -> str:
+        if not self.inside(path):
+            raise AssertionError(f"{path} leads out of {self.root}: nothing may be written there")
+        return self.root + path
+
     def link(self, path: str, target: str) -> None:
         """Makes a link, one half of those to absolute paths a relative one."""
+        where = self._at(path)
         if target.startswith("/") and self.random.random() < 0.5:
             target = os.path.relpath(target, os.path.dirname(path))
-        os.symlink(target, self.root + path)
-        os.utime(self.root + path, ns=(0, self.random.randrange(10**18)), follow_symlinks=False)
+        os.symlink(target, where)
+        os.utime(where, ns=(0, self.random.randrange(10**18)), follow_symlinks=False)
 
     def _remove(self, path: str) -> None:
         """Take away what the running system has there, which an overlay shows."""
         with suppress(FileNotFoundError):
-            os.unlink(self.root + path)
+            os.unlink(self._at(path))
 
     def _folder(self, path: str, kind: str) -> None:
         where, elsewhere = self.root + path, f"/srv/{path.strip('/').replace('/', '-')}"
@@ -110,7 +121,7 @@ class System:
             self.file(path)
 
     def _place(self, path: str, kind: str, paths: Sequence[str]) -> None:
-        where, random = self.root + path, self.random
+        where, random = self._at(path), self.random
         program = random.choice(self.programs)
         other = random.choice([one for one in paths if one != path] or paths)
         match kind:
@@ -186,7 +197,7 @@ class System:
         Raises PermissionError where that cannot be changed.
         """
         chance = Random(seed)
-        place = self.root + self.diversions().get(path, path)
+        place = self._at(self.diversions().get(path, path))
         new = place + ".dpkg-new"
         if chance.random() < 0.3:
             os.symlink(f"{PROGRAMS}/program1", new)

@@ -78,7 +78,7 @@ def init(app: App, as_json: bool) -> None:
     except HostRefused as error:
         without = str(error)
     if as_json:
-        answer("registry-file", path=path, epoch=epoch)
+        answer("registry-file", path=path, epoch=epoch, kept="")
     else:
         say(f"made {path}, epoch {epoch}\nnext: systemctl enable --now netcommon-registry")
     if without:

@@ -92,22 +92,29 @@ def authority_list(app: App, as_json: bool) -> None:
 @click.option(
     "--lost",
     is_flag=True,
-    help="The key of the one that signs is lost, or somebody else has it: nobody will know the new one, and all join again.",
+    help="The key of the one that signs is lost: nobody will know the new one, and all join again. Those before count until retired.",
+)
+@click.option(
+    "--stolen",
+    is_flag=True,
+    help="Somebody else has the key of one that counts: those before count no more at once, nobody is let in by them, and all join again.",
 )
 @json_option
 @click.pass_obj
-def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
+def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
     """Make another authority, which signs from now on.
 
     On the registry's machine. The one before counts until it is retired. Agents learn of the new one within an hour, and renew their
-    certificates; certificate list shows by which authority each is.
+    certificates; certificate list shows by which authority each is. With --lost and --stolen it is done whatever rotation is under way.
     """
     as_root(app)
+    if lost and stolen:
+        raise click.UsageError("--stolen does what --lost does, and ends those before: one of the two")
     x509, keys = module_of("netregistry.authority.x509"), module_of("netregistry.authority.key_files")
     with client(app) as asked:
         items, _revision = whole(asked, "authorities")
         before = None
-        if items and not lost:
+        if items and not (lost or stolen):
             now = x509.read_authority(next(item["authority"]["certificate"] for item in items if item["signs"]))
             key = keys.key(authority_keys(app), now.id)
             if not key:
@@ -117,27 +124,35 @@ def authority_rotate(app: App, lost: bool, as_json: bool) -> None:
             before = now, key
         made = x509.make_authority(app.clock.wall(), before)
         keys.keep(authority_keys(app), made)
+        wanted = {"certificate": made.authority.certificate, "cross": made.authority.cross}
         try:
-            said = asked.change("POST", "authorities", {"certificate": made.authority.certificate, "cross": made.authority.cross})
+            said = asked.change("POST", "authorities", {**wanted, "alone": True} if stolen else wanted)
         except import_module("netregistry.client").Problem as refused:
             if not refused.retry:
                 keys.forget(authority_keys(app), made.authority.id)
             raise
-    show_change(said, f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}", False, as_json)
+    over = [str(item["authority"]["id"]) for item in items] if stolen else []
+    for label in over:
+        keys.forget(authority_keys(app), label)
+    ended = f"; {', '.join(over)} {'counts' if len(over) == 1 else 'count'} no more" if over else ""
+    sentence = f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}{ended}"
+    show_change(said, sentence, False, as_json)
 
 
 @authority.command("retire")
 @click.argument("label", metavar="ID")
+@click.option("--force", is_flag=True, help="Also while somebody has no certificate by another one: who has none is out, and joins again.")
 @json_option
 @click.pass_obj
-def authority_retire(app: App, label: str, as_json: bool) -> None:
+def authority_retire(app: App, label: str, force: bool, as_json: bool) -> None:
     """Let nothing count any more that an authority has signed.
 
-    Open streams of such certificates are cut at once, and who has no other joins again.
+    Open streams of such certificates are cut at once. While somebody's latest certificate is by it, that is refused, and says whose:
+    they go over by themselves, unless its key is lost.
     """
     as_root(app)
     with client(app) as asked:
-        said = asked.change("DELETE", f"authorities/{label}")
+        said = asked.change("DELETE", f"authorities/{label}", force=force)
     module_of("netregistry.authority.key_files").forget(authority_keys(app), label)
     show_change(said, f"authority {label} counts no more", False, as_json)
 
@@ -222,14 +237,18 @@ def certificate() -> None:
 @json_option
 @click.pass_obj
 def certificate_list(app: App, as_json: bool) -> None:
-    """List who has certificates, until when, by which authority."""
+    """List who has certificates, until when, by which authority.
+
+    STATE foreign: the authority counts no more, nor does the certificate.
+    """
     with client(app) as asked:
         items, revision = whole(asked, "certificates")
         names = {each["node"]["uuid"]: each["node"]["name"] for each in asked.all("nodes")}
 
     def row(item: Any) -> tuple[Any, ...]:
         one = item["certificate"]
-        state = "revoked" if item["revoked"] else "ended" if one["until"] <= app.clock.wall() else "counts"
+        ended = one["until"] <= app.clock.wall()
+        state = "revoked" if item["revoked"] else "ended" if ended else "foreign" if item.get("foreign") else "counts"
         return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), one["authority"]
 
     show_list(items, revision, ("ROLE", "NAME", "STATE", "UNTIL", "AUTHORITY"), row, as_json, "nobody has a certificate")

@@ -56,7 +56,7 @@ def backup(app: App, file: str, as_json: bool) -> None:
     as_root(app)
     _copied(app, file)
     if as_json:
-        answer("registry-file", path=os.path.abspath(file), epoch="")
+        answer("registry-file", path=os.path.abspath(file), epoch="", kept="")
     else:
         say(f"{_called(app)} is copied to {file}")
 
@@ -69,6 +69,7 @@ def _called(app: App) -> str:
 
 def _copied(app: App, file: str) -> None:
     """Copy the registry to a new file: by its service, where one runs, here or elsewhere."""
+    import_module("netregistry.stores.sqlite_file").no_log_alone(file)  # it would go into the copy
     if in_etcd(app):
         import_module("netregistry.transfer").copy(store_of(app), file)
         return
@@ -102,24 +103,27 @@ lost_option = click.option("--lost", is_flag=True, help="What the registry was m
 def restore(app: App, file: str, lost: bool, as_json: bool) -> None:
     """Put a copy in the registry's place, in a new epoch. What stood there is kept beside it.
 
+    The log of SQLite's that lies beside FILE (FILE-wal), of a machine that ended in the middle, is read with it: copy both.
+
     The service of a file must not run; those over an etcd begin anew by themselves. Nothing is given out before
-    every live node has reported once. What stood in an etcd is kept in /var/lib/netregistry/registry.sqlite.replaced. A registry that
-    was moved elsewhere is not restored where it was, unless that is --lost. A copy has no key of an authority:
-    /var/lib/netregistry/authority is put back as well.
+    every live node has reported once. What stood in an etcd is kept in /var/lib/netregistry as well. Its name is said:
+    registry.sqlite.replaced, with a number behind it where there is one already. A registry that was moved elsewhere is not restored
+    where it was, unless that is --lost. A copy has no key of an authority: /var/lib/netregistry/authority is put back as well.
     """
     as_root(app)
-    path, moving = store_of(app), import_module("netregistry.moving")
+    path, moving, aside = store_of(app), import_module("netregistry.moving"), [""]
     if in_etcd(app):
         kept = file_of(app) + import_module("netregistry.stores.sqlite_file").REPLACED
         allowed = partial(moving.still_there, where=path, lost=lost)
-        epoch = import_module("netregistry.transfer").bring_back(file, path, kept, allowed)
+        epoch = import_module("netregistry.transfer").bring_back(file, path, kept, allowed, aside.append)
     else:
         moving.only_here(path, lost)
-        epoch = import_module("netregistry.stores.files").bring_back(file, path)
+        epoch = import_module("netregistry.stores.files").bring_back(file, path, aside.append)
     if as_json:
-        answer("registry-file", path=path, epoch=epoch)
+        answer("registry-file", path=path, epoch=epoch, kept=aside[-1])
     else:
-        say(f"{path} is {file} now, epoch {epoch}\nnext: systemctl start netcommon-registry")
+        stood = f"what stood there is kept in {aside[-1]}\n" if aside[-1] else ""
+        say(f"{path} is {file} now, epoch {epoch}\n{stood}next: systemctl start netcommon-registry")
     with contextlib.suppress(NetcommonError):  # it is restored, and the service will say what is wrong with it
         warn_of_key(app, import_module("netregistry.authority.signer").signing(path))
 
@@ -148,7 +152,7 @@ def move(app: App, where: str, back: bool, lost: bool, as_json: bool) -> None:
     at, act, source = (file_of(app), moving.back, store_of(app)) if back else (where, moving.move, where)
     epoch, count = act(file_of(app), source, lost)
     if as_json:
-        answer("registry-file", path=at, epoch=epoch)
+        answer("registry-file", path=at, epoch=epoch, kept="")
         return
     say(f"{count} keys are in {at} now, epoch {epoch}")
     next_step = "no store" if back else f'store = "{where}"'

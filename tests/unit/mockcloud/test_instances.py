@@ -158,16 +158,16 @@ def test_on_the_target_a_guest_is_incoming_first(cloud: MockCloud) -> None:
     instances.create("web1", FIRST, TWO)
     instances.start("web1")
     seen: list[tuple[str, str, bool]] = []
-    until = instances._until
+    waiting = instances._waiting
 
-    def watched(lack: Callable[[], str]) -> None:
-        until(lack)
+    def watched(lack: Callable[[], str]) -> Iterator[None]:
+        yield from waiting(lack)
         for node in (FIRST, SECOND):
             for path in Path(cloud.root, "servers", node, "run/netcommon/nics").glob("*.json"):
                 record = json.loads(path.read_text())
                 seen.append((node, record["nic"]["MODE"], record.get("incoming", False)))
 
-    instances._until = watched  # type: ignore[method-assign]
+    instances._waiting = watched  # type: ignore[method-assign]
     instances.migrate("web1", SECOND)
     before = [(FIRST, "routed", False), (FIRST, "bridged", False), (SECOND, "bridged", True)]
     assert sorted(seen[:3]) == sorted(before), "the guest is on its way"
@@ -423,7 +423,7 @@ def on_record(root: Path) -> list[dict[str, Any]]:
 
 
 def test_another_process_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
-    """The same on the host, on record and in the registry; an agent that starts tells all that it has anew, which is the same."""
+    """The same on the host, on record and in the registry; an agent that starts has nothing to tell."""
     with opened(tmp_path / "cloud") as cloud:
         prepare(cloud)
         instances = Instances(cloud)
@@ -480,6 +480,7 @@ def _if_there(instances: Instances, work: Callable[[str], object]) -> None:
         work("web1")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("task", KILLED)
 def test_a_task_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     """Make a task again that was cut off: it comes to what it comes to uncut, and all fits together."""

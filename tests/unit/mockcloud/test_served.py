@@ -186,7 +186,75 @@ def test_the_command_line_asks_who_serves(served: Served) -> None:
     thread = serving(2)
     assert "mockcloud: INSTANCE='web9': expected the name of an instance" in run("instance", "start", "web9", status=64)
     thread.join()
-    assert "another process is at work on the mock cloud" in run("list", status=75)
+    thread = serving(1)
+    assert [each["running"] for each in run.json("list")["nodes"]] == [True, True]
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [
+        (("create", "2"), 2),
+        (("count", "3"), 2),
+        (("count",), 1),
+        (("delete", "mock2"), 1),
+        (("status", "mock1"), 1),
+        (("nics", "external", "--subnet", "198.18.0.0/15"), 1),
+        (("network", "green", "--subnet", "203.0.113.0/24"), 1),
+        (("nictags", "--add", "fast"), 1),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)
+def test_what_is_done_to_nodes_is_done_by_who_serves(served: Served, words: tuple[str, ...], times: int) -> None:
+    """What it says is as the schemas have it, and new nodes run at once."""
+    run = Mockcloud(Path(served.cloud.root))
+
+    def serve() -> None:
+        for _ in range(times):
+            served.server.handle_request()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    said = run.json(*words)
+    thread.join()
+    served.cloud.scheduler.passes(20.0)
+    counted = served.cloud.counted()
+    assert (
+        counted.nodes
+        == counted.running
+        == counted.alive
+        == {"create": 4, "count 3": 3, "delete": 1}.get(words[0] if words[0] != "count" else " ".join(words), 2)
+    )
+    if words[0] == "count":
+        assert said["running"] == counted.running
+    if words[0] == "nics":
+        assert [each["external"][0]["name"] for each in said["nodes"]] == ["external"] * 2
+    if words[0] == "status":
+        assert [each["hostname"] for each in said["nodes"]] == ["mock1"] and said["nodes"][0]["agent"]["registry"] == "in step"
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"task": "clone"}, "task='clone': expected one of create, count"),
+        ({"task": 7}, "task='7': expected one of"),
+        ({"task": "create", "params": {"number": -1}}, "number='-1': expected a number"),
+        ({"task": "create", "params": {"number": True}}, "number='True': expected a number"),
+        ({"task": "create", "params": {"more": 1}}, "expected no such parameter"),
+        ({"task": "delete", "params": {}}, "nodes='': expected a value"),
+        ({"task": "delete", "params": {"nodes": ["mock9"]}}, "NODE='mock9': expected"),
+        ({"task": "delete", "params": {"nodes": "mock1"}}, "expected a list of texts"),
+        ({"task": "status", "params": {"seconds": 0}}, "expected seconds"),
+        ({"task": "nics", "params": {"network": "br0"}}, "NETWORK='br0': expected"),
+        ({"task": "network", "params": {"name": "x", "fields": {"subnet": []}}}, "expected an object of texts and numbers"),
+        ([], "body='[]': expected an object"),
+    ],
+)
+def test_a_wrong_request_for_nodes_is_refused_and_changes_nothing(served: Served, body: object, detail: str) -> None:
+    before = served("GET", "/nodes")
+    status, said = served("POST", "/nodes", body)
+    assert (status, said["exit"]) == (400, 64) and detail in said["detail"]
+    assert served("GET", "/nodes") == before
 
 
 def test_time_passes_while_nobody_asks(served: Served) -> None:

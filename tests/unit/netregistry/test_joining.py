@@ -243,3 +243,33 @@ def test_a_renewal_that_gives_something_else_changes_nothing(tmp_path: Path, aut
     assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == before
     again = credentials.refresh(one, Asked([OURS.authority.certificate], answer(until=one.until + 9)), one.until)  # type: ignore[arg-type]
     assert again.until == one.until + 9
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "ours", "taken"),
+    [
+        (1, 9000, True, "refused"),
+        (1, 9000, False, "refused"),
+        (-600, -1, True, "no"),
+        (-600, 100, True, "no"),
+        (-600, -1, False, "no"),
+        (-600, 100, False, "yes"),
+        (-600, 9000, True, "yes"),
+    ],
+)
+def test_a_worse_certificate_is_not_taken_in_place_of_a_good_one(
+    tmp_path: Path, since: float, until: float, ours: bool, taken: str
+) -> None:
+    """By a service whose clock is fast, slow, or so slow that it has ended; of another authority a shorter one is."""
+    one = credentials.keep(str(tmp_path), answer(), x509.make_key(), ["https://localhost:1"], "node", UUID)
+    now, before = one.until - 200, kept(tmp_path)
+    given = answer(since=now + since, until=now + until, authority=(OURS if ours else EVIL).authority.id)
+    asked: Any = Asked([EVIL.authority.certificate], given)
+    if taken == "refused":
+        with pytest.raises(HostRefused, match="begins 1 s later"):
+            credentials.refresh(one, asked, now)
+    else:
+        found = credentials.refresh(one, asked, now)
+        assert (found == one) == (taken == "no")
+    changed = {each.name for each, data in kept(tmp_path).items() if before[each] != data}
+    assert changed >= {"authorities.pem"} and ("joined.json" in changed) == (taken == "yes")

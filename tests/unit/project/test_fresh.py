@@ -47,6 +47,7 @@ def test_arguments_that_are_wrong(arguments: list[str], named: str, capsys: pyte
         ("tests/setup", "usage: tests/setup [environment|"),
         ("examples/demo", "demo: real guests"),
         ("examples/cluster", "cluster: the registry of a cluster"),
+        ("examples/mockcloud", "mockcloud [NODES]: 2,000 nodes"),
     ],
 )
 @pytest.mark.parametrize("argument", ["--help", "-h"])

@@ -126,6 +126,7 @@ def test_all_shell_scripts_can_be_read() -> None:
     assert [path for path in scripts if subprocess.run(["sh", "-n", path], check=False).returncode] == []
 
 
+@pytest.mark.slow
 def test_the_same_checkout_makes_the_same_bytes(tmp_path: Path) -> None:
     """Wherever it lies, whenever its files were written, and whoever builds it."""
     for name in ("one", "two"):

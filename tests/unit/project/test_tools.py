@@ -117,7 +117,11 @@ def test_sample_is_even_and_stable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sample.sample(range(3), 10) == [0, 1, 2]
     assert sample.sample(range(3), 1) == [0]
     monkeypatch.setattr(sample, "FULL", True)
+    monkeypatch.setattr(sample, "DRAWN", False)
     assert len(sample.sample(range(100), 3)) == 100
+    assert sample.sample(range(100), 3, 5)[::4] == [0, 99] and len(sample.sample(range(100), 3, 5)) == 5
+    monkeypatch.setattr(sample, "DRAWN", True)
+    assert len(sample.sample(range(100), 3, 5)) == 100
 
 
 @pytest.fixture

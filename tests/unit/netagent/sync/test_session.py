@@ -1,4 +1,7 @@
-"""Let the other side of the socket say anything, or nothing: each of it is one event, and no thread is left."""
+"""Let the other side of the socket say anything, or nothing: each of it is one event, and no thread is left.
+
+The same holds for an agent's own session, in threads, and for that of a mock cloud's nodes, in the one thread of all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ import json
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mockcloud.replaced.scheduler import RealTime
+from mockcloud.replaced.transport.session import Session as OneThread
+from mockcloud.replaced.transport.sockets import Sockets
+from netagent.sync.driver import Speaks
 from netagent.sync.messages import Answered, Ended, Event, Failed, Hello, Line, List
 from netagent.sync.session import Session
 from tests.support.registry import NODES
@@ -60,14 +68,46 @@ def saying(path: str, said: bytes, then: Callable[[socket.socket], None] = lambd
     assert not thread.is_alive()
 
 
+THREADS, ONE = "threads", "one thread"
+
+
+@pytest.fixture(params=[THREADS, ONE], autouse=True)
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``session`` be by threads, and without them."""
+    monkeypatch.setitem(HOW, "is", request.param)
+
+
+HOW = {"is": ""}
+
+
 @contextmanager
-def session(path: str, crowded: Callable[[], bool] = lambda: False) -> Iterator[tuple[Session, Callable[[], Event]]]:
+def session(path: str, crowded: Callable[[], bool] = lambda: False) -> Iterator[tuple[Speaks, Callable[[], Event]]]:
     heard: queue.Queue[tuple[Event, int]] = queue.Queue()
-    one = Session(path, NODES[0], NODES[1], lambda event, stream: heard.put((event, stream)), crowded)
+    given = path, NODES[0], NODES[1], lambda event, stream: heard.put((event, stream)), crowded
+    if HOW["is"] == THREADS:
+        one: Speaks = Session(*given)
+        try:
+            yield one, lambda: heard.get(timeout=20)[0]
+        finally:
+            one.close(10)
+        return
+    scheduler = RealTime(1)
+
+    def next_event() -> Event:
+        end = time.monotonic() + 20
+        while heard.empty():
+            assert time.monotonic() < end
+            scheduler.passes(0.01)
+        return heard.get()[0]
+
+    before = threading.active_count()
+    one = OneThread(Sockets(scheduler, path), scheduler.loop(), *given)
     try:
-        yield one, lambda: heard.get(timeout=20)[0]
+        yield one, next_event
+        assert threading.active_count() == before
     finally:
         one.close(10)
+        scheduler.close()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from netregistry.model.history import Entry
 from netregistry.model.nic import Nic, Option, Report
 from netregistry.model.node import About, Alive, Node, Reports
 from netregistry.service.answers import NodeItem
+from netregistry.stores.base import Unavailable
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.cli import Cli
 from tests.support.netns import wait_until
@@ -375,3 +376,20 @@ def test_which_aiohttp_the_service_needs(cli: Cli, monkeypatch: pytest.MonkeyPat
     cli("registry", "init")
     said = cli("registry", "serve", status=69).stderr
     assert words in said and "aiohttp 3.8 or later" in said and "python3-aiohttp" in said
+
+
+def test_what_is_old_is_said_to_be(cli: Cli, service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the store answers nobody, what was known last is shown: with status 0, and the age on stderr, once."""
+    cli("registry", "network", "add", "blue")
+    looks = [each.split() for each in ("network list", "network list --json", "nic list", "find blue", "conflicts", "status", "export")]
+    words = "the registry's store has not answered for"
+    for look in looks:
+        assert words not in cli("registry", *look).stderr
+
+    def away() -> None:
+        raise Unavailable("no majority")
+
+    monkeypatch.setattr(service.service.registry.local, "catch_up", away)
+    for look in looks:
+        said = cli("registry", *look)
+        assert said.stderr.count(words) == 1 and words not in said.stdout, look

@@ -7,6 +7,7 @@ import os
 import shutil
 import ssl
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -236,12 +237,19 @@ def test_the_authority_is_rotated(machines: Machines) -> None:
     items = home.json("registry", "authority", "list")["items"]
     (new,) = [item for item in items if item["signs"]]
     assert len(items) == 2 and new["authority"]["fingerprint"] in said and old["authority"]["id"] != new["authority"]["id"]
-    assert "retire the older one first" in home("registry", "authority", "rotate", status=69).stderr
+    again = home("registry", "authority", "rotate", status=69).stderr
+    assert f"when certificate list shows {old['authority']['id']} no more" in again and f"{new['authority']['id']} signs since" in again
     other("registry", "network", "list")  # who knows the old one alone
     third = Cli(other.root.parent / "third")
     third.root.mkdir()
     third("registry", "join", machines.url, before)  # by the fingerprint of the old one
-    home("registry", "authority", "retire", old["authority"]["id"])
+    refused = home("registry", "authority", "retire", old["authority"]["id"], status=69).stderr
+    assert "1 of the latest certificates" in refused and "reader ann" in refused and "go over by themselves" in refused
+    assert "counts" in home("registry", "certificate", "list").stdout
+    other("registry", "network", "list")
+    home("registry", "authority", "retire", "--force", old["authority"]["id"])
+    states = {line.split()[1]: line.split()[2] for line in home("registry", "certificate", "list").stdout.splitlines()[1:]}
+    assert states == {"ann": "foreign", "bob": "counts"}
     assert sorted(os.listdir(home.root / "var/lib/netregistry/authority")) == [f"{new['authority']['id']}.key"]
     assert "is the one that signs" in home("registry", "authority", "retire", new["authority"]["id"], status=69).stderr
     assert "netcommon registry" in other("registry", "network", "list", status=69).stderr
@@ -256,8 +264,42 @@ def test_the_authoritys_key_is_lost(machines: Machines) -> None:
     assert "--lost" in home("registry", "authority", "rotate", status=69).stderr
     home("registry", "authority", "rotate", "--lost")
     assert "netcommon registry join" in other("registry", "network", "list", status=69).stderr
-    home("registry", "authority", "retire", old["authority"]["id"])
+    assert "its key is lost" in home("registry", "authority", "retire", old["authority"]["id"], status=69).stderr
+    home("registry", "authority", "retire", "--force", old["authority"]["id"])
     other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    other("registry", "network", "list")
+
+
+def test_somebody_else_has_a_key_while_a_rotation_is_under_way(machines: Machines) -> None:
+    """Which of both it is does not matter: neither counts any more, and the new one signs alone."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    home("registry", "authority", "rotate")
+    before = [item["authority"]["id"] for item in home.json("registry", "authority", "list")["items"]]
+    other("registry", "network", "list")
+    home("registry", "authority", "rotate", "--lost", "--stolen", status=2)
+    said = home("registry", "authority", "rotate", "--stolen").stdout
+    assert f"{', '.join(before)} count no more" in said
+    (new,) = home.json("registry", "authority", "list")["items"]
+    assert new["signs"] and new["authority"]["id"] not in before and new["authority"]["cross"] == ""
+    assert os.listdir(home.root / "var/lib/netregistry/authority") == [f"{new['authority']['id']}.key"]
+    assert "netcommon registry join" in other("registry", "network", "list", status=69).stderr
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    other("registry", "network", "list")
+
+
+def test_a_key_is_lost_while_a_rotation_is_under_way(machines: Machines) -> None:
+    """Who was let in before stays so until both are retired."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    home("registry", "authority", "rotate")
+    before = [item["authority"]["id"] for item in home.json("registry", "authority", "list")["items"]]
+    shutil.rmtree(home.root / "var/lib/netregistry/authority")
+    home("registry", "authority", "rotate", "--lost")
+    assert [item["signs"] for item in home.json("registry", "authority", "list")["items"]] == [False, False, True]
+    other("registry", "join", machines.url, token(machines, "reader", "ann"))
+    for label in before:
+        home("registry", "authority", "retire", label)
     other("registry", "network", "list")
 
 
@@ -302,7 +344,8 @@ def test_a_certificate_is_renewed_by_who_uses_it(machines: Machines) -> None:
     path = Path(other.paths.lib) / "certificates/reader/identity.pem"
     key, before = path.read_text().split("-----BEGIN CERTIFICATE-----")
     found: Any = credentials.read(other.paths.lib, "reader")
-    old = found._replace(since=0.0, until=1.7e9 + 60)  # the simulated machine's clock is at 1.7e9
+    other.wall = time.time()  # as at the registry
+    old = found._replace(since=0.0, until=other.wall + 60)
     with Folder.make(found.folder) as folder:
         credentials._write(folder, old)
     other("registry", "network", "list")

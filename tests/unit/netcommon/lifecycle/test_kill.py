@@ -90,7 +90,7 @@ def foreign(sim: Sim) -> object:
 @pytest.mark.parametrize("name", STORIES)
 def test_gc_brings_the_host_back(tmp_path: Path, name: str) -> None:
     """The devices gone, one gc leaves nothing: no object, no record, no link, no temporary file."""
-    for life in sample(lives(STORIES[name], tmp_path / "whole"), 7):
+    for life in sample(lives(STORIES[name], tmp_path / "whole"), 5):
         sim = killed(STORIES[name], tmp_path / str(life), life)
         sim.host.remove_link("tap0")
         sim.gc()

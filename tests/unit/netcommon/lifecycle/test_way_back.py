@@ -91,6 +91,7 @@ def test_told_to_end_at_each_link_of_an_owner(tmp_path: Path, change: str, monke
                 assert picture(sim) == was, ended
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", ERRNOS, ids=errno.errorcode.get)
 @pytest.mark.parametrize("change", CHANGES)
 def test_each_request_refused(tmp_path: Path, change: str, number: int) -> None:
@@ -153,6 +154,7 @@ def lives(folder: Path, first: Nic, second: Nic) -> range:
     return range(len(mortal.steps))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("after", ["repair", "gc and repair", "up", "up of the first", "refused up"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_killed_anywhere(tmp_path: Path, change: str, after: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from netregistry.model.certificate import DAY, Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import admitted
+from netregistry.rules.holders import admitted, authorities
 from tests.support.registry import NODES, OPERATOR, Registry, node
 
 NEWCOMER = Identity("newcomer", "", "192.0.2.9")
@@ -260,11 +260,74 @@ def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, autho
     second = registry.do("certificate.renew", "", {"key": KEY, "serial": first["serial"]}, node(0))
     assert (first["authority"], second["authority"]) == ("aaaaaaaa", "bbbbbbbb")
     assert reason(registry, first) == reason(registry, second) == ""
-    body = {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + DAY}
+    body = {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "PEM", "cross": "PEM", "until": registry.time + DAY}
     assert registry.refused("authority.add", "", body)["kind"] == "in-use"
     assert registry.refused("authority.retire", "bbbbbbbb")["kind"] == "in-use"
     registry.do("authority.retire", "aaaaaaaa")
     assert (reason(registry, first), reason(registry, second)) == ("foreign", "")
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["lost", "stolen"])
+def test_a_key_is_lost_while_a_rotation_is_under_way(registry: Registry, authority: str, alone: bool) -> None:
+    """Two count then, and either key may be the one: one that none before has signed is taken in all the same."""
+    grants = []
+    for number, label in enumerate(("11111111", "22222222")):
+        token(registry, label, "operator", label)
+        grants.append(registry.do("certificate.join", "", joining(label, None), NEWCOMER))
+        if not number:
+            add_authority(registry, "bbbbbbbb", cross="PEM")
+    assert [grant["authority"] for grant in grants] == ["aaaaaaaa", "bbbbbbbb"]
+    body = {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + 365 * DAY, "alone": alone}
+    assert registry.refused("authority.add", "", {**body, "cross": "PEM", "alone": True})["kind"] == "invalid"
+    registry.do("authority.add", "", body)
+    assert [reason(registry, grant) for grant in grants] == (["foreign"] * 2 if alone else [""] * 2)
+    for grant in grants:
+        renewing = {"key": KEY, "serial": grant["serial"], "authority": grant["authority"]}
+        if not alone:  # otherwise it is not let in that far
+            refusal = registry.refused("certificate.renew", "", renewing, Identity("operator", grant["name"], "192.0.2.9"))
+            assert refusal["reason"] == "foreign"
+    counting = [each.id for each in authorities(registry.local.view, registry.time)]
+    assert counting == (["cccccccc"] if alone else ["aaaaaaaa", "bbbbbbbb", "cccccccc"])
+    for label in counting[:-1]:
+        registry.do("authority.retire", label, {"force": True})
+    assert [each.id for each in authorities(registry.local.view, registry.time)] == ["cccccccc"]
+    assert [reason(registry, grant) for grant in grants] == ["foreign"] * 2
+
+
+def test_authorities_that_were_lost_have_a_limit(registry: Registry, authority: str) -> None:
+    """A machine trusts sixteen. One that ends those before is taken in whatever their number."""
+    for number in range(7):
+        add_authority(registry, f"bbbbbb{number:02d}")
+    body = {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "PEM", "until": registry.time + 365 * DAY}
+    assert registry.refused("authority.add", "", body)["kind"] == "in-use"
+    registry.do("authority.add", "", {**body, "alone": True})
+    assert [each.id for each in authorities(registry.local.view, registry.time)] == ["cccccccc"]
+
+
+def test_who_would_be_out_is_not_overlooked(registry: Registry, authority: str) -> None:
+    """Two operators rotate, and the second one follows what he is told: nobody has had the time to go over."""
+    token(registry)
+    registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb", cross="PEM")
+    detail = registry.refused(
+        "authority.add", "", {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "P", "cross": "P", "until": 2e9}
+    )["detail"]
+    assert "bbbbbbbb signs since" in detail and "when certificate list shows aaaaaaaa no more" in detail
+    problem = registry.refused("authority.retire", "aaaaaaaa")
+    assert (problem["kind"], problem["count"]) == ("in-use", 1) and "node node0" in problem["detail"]
+    registry.do("authority.retire", "aaaaaaaa", {"force": True})
+
+
+@pytest.mark.parametrize("why", ["revoked", "ended"])
+def test_who_is_out_already_keeps_no_authority(registry: Registry, authority: str, why: str) -> None:
+    token(registry)
+    registry.do("certificate.join", "", joining(), NEWCOMER)
+    add_authority(registry, "bbbbbbbb")
+    if why == "revoked":
+        registry.do("certificate.revoke", "", {"role": "node", "name": NODES[0]})
+    else:
+        registry.time += 91 * DAY
+    registry.do("authority.retire", "aaaaaaaa")
 
 
 def test_no_certificate_outlives_its_authority(registry: Registry) -> None:

@@ -152,7 +152,7 @@ def test_every_endpoint_is_in_the_document_and_answers_as_it_says(tmp_path: Path
                 assert [error.message for error in Draft202012Validator(schema).iter_errors(body)] == [], (request, body)
 
         tried()
-        assert service.log.lines == []
+        assert [line for line in service.log.lines if "a node reports for itself alone" not in line] == []  # who does so is named
 
 
 def test_the_document_is_one(tmp_path: Path) -> None:

@@ -161,3 +161,21 @@ def test_a_store_that_gives_no_lease_forgets_though_nobody_leads(world: World, m
     with pytest.raises(Compacted) as refused:
         world.store.watch("", 0)
     assert refused.value.floor >= newest
+
+
+def test_a_service_whose_lease_nobody_can_keep_leads_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.ticks(1)
+    assert world.registry.leads
+
+    def away(*_: object) -> bool:
+        raise Unavailable("no majority")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "keep", away)
+        for second in range(1, 13):
+            world.time += 1
+            with pytest.raises(Unavailable):
+                world.registry.tick()
+            assert world.registry.leads == (second < 10)
+    world.ticks(5)
+    assert world.registry.leads

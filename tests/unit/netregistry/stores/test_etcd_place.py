@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netcommon.settings.types import EtcdAddress
 from netregistry.stores.etcd_place import LONGEST_PASSWORD, Endpoint, Place, context_of, password_of, place
 from runtime.errors import HostRefused
 
@@ -31,6 +32,7 @@ FILES = "ca=/c&cert=/d&key=/k"
 )
 def test_what_is_one(text: str, found: Place) -> None:
     assert place(text) == found
+    assert EtcdAddress().read(text) == text
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,17 @@ def test_what_is_one(text: str, found: Place) -> None:
 def test_what_is_none(text: str) -> None:
     with pytest.raises(HostRefused):
         place(text)
+    if text:  # in settings: a file
+        with pytest.raises(ValueError, match=r"\A\Z"):
+            EtcdAddress().read(text)
+
+
+@pytest.mark.parametrize("text", ["fd00::1:2379", "10.0.0.1,fd00::2", "2001:db8::1"])
+def test_an_ipv6_address_stands_in_brackets(text: str) -> None:
+    with pytest.raises(HostRefused, match=r"an IPv6 address stands in brackets, \[2001:db8::1\]:2379"):
+        place(f"etcd://{text}?ca=/c")
+    with pytest.raises(ValueError, match=r"\A\Z"):
+        EtcdAddress().read(f"etcd://{text}?ca=/c")
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "[2001:db8::1]", "a.example.com", "127.0.0.1.example.com", "0.0.0.0", "127.0.0.1,10.0.0.1"])
@@ -69,7 +82,8 @@ def test_any_text_is_one_or_is_refused(text: str) -> None:
         try:
             assert place(address).endpoints
         except HostRefused:
-            pass
+            continue
+        assert EtcdAddress().read(address) == address, "settings take what is one"
 
 
 def test_the_file_of_a_password(tmp_path: Path) -> None:

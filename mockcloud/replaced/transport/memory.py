@@ -1,4 +1,4 @@
-"""Stand for connections and threads between nodes and their registry: what is asked comes to it in the same process, some time later.
+"""Let what is asked come to a registry in the same process, some time later.
 
 Bodies are bytes of JSON on their way, as with HTTP, and every request takes the way of its endpoint: the same roles, filters and refusals.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote
 
-from netagent.sync.messages import Ended, Failed, Failure, Line
-from netagent.sync.session import SECONDS, answered, failure_of
-from netregistry.client import SILENT, Answer, Problem
+from mockcloud.replaced.transport.session import Stream
+from netagent.sync.messages import Failure
+from netagent.sync.session import SECONDS, failure_of
+from netregistry.client import Answer, Asker, Problem, Question
 from netregistry.model.codec import Invalid
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.request import ANY, Call, new_id
+from netregistry.request import Call
 from netregistry.roles import check
 from netregistry.service import filters
 from netregistry.service.bodies import parsed
@@ -24,13 +26,11 @@ from netregistry.service.routes import ROUTES, WATCH
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
     from random import Random
 
     from mockcloud.replaced.scheduler import NodeLoop
-    from netagent.loop import Timer
-    from netagent.sync.messages import Asking, Event
-    from netregistry.reach import Places
+    from mockcloud.replaced.transport.session import Crowded, Tell, Then
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
@@ -55,6 +55,14 @@ class Wire:
         """Give how long something is on its way (seconds)."""
         return self.chance.uniform(*LATENCY)
 
+    def asker(self, loop: NodeLoop, node: str) -> _Asker:
+        """Give what asks for a node."""
+        return _Asker(self, loop, node)
+
+    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> Stream:
+        """Begin a stream to a node."""
+        return _Channelled(self, loop, node, question, tell, crowded)
+
     def reach(self, node: str) -> Registry:
         """Give the registry. Raises TryAgain where nobody answers."""
         if self.registry is None or self.cut.get(node) == "both":
@@ -62,60 +70,29 @@ class Wire:
         return self.registry
 
 
-class Client:
-    """Ask a registry as one identity: what netregistry.client.Client does by a socket."""
+class Client(Asker):
+    """Ask a registry in this process as one identity: what netregistry.client.Client does by a socket."""
 
     def __init__(self, wire: Wire, who: Identity, wall: Callable[[], float]) -> None:
-        self._wire, self._who, self._wall = wire, who, wall
-        self._floor = 0.0
+        super().__init__(wall, wire.chance.getrandbits)
+        self._wire, self._who = wire, who
 
-    @property
-    def moment(self) -> float:
-        """See netregistry.client.Client.moment."""
-        return max(self._wall(), self._floor)
-
-    def get(self, place: str, **query: Any) -> Answer:
-        """Look at something. Raises Problem, TryAgain."""
-        return self._asked("GET", place, query, None, ANY, "")
-
-    def pages(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give a list part by part. Raises Problem, TryAgain."""
-        query.setdefault("limit", 1000)
-        while True:
-            page = self.get(place, **query).body
-            yield page
-            if not page["next"]:
-                return
-            query["cursor"] = page["next"]
-
-    def all(self, place: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Give all items of a list. Raises Problem, TryAgain."""
-        for page in self.pages(place, **query):
-            yield from page["items"]
-
-    def change(self, method: str, place: str, body: Any = None, match: str = ANY, *, key: str = "", **query: Any) -> Answer:
-        """Ask for a change, once. Raises Problem, TryAgain."""
-        return self._asked(method, place, query, body, match, key or new_id(self.moment, self._wire.chance.getrandbits(74)))
-
-    def _asked(self, method: str, place: str, query: Mapping[str, Any], body: Any, match: str, key: str) -> Answer:
+    def _asked(self, question: Question) -> Answer:
         registry = self._wire.reach(self._who.name)
         self._wire.asked += 1
         try:
-            route, parts = found(method, f"/v1/{place}".rstrip("/"))
+            route, parts = found(question.method, unquote(question.target.partition("?")[0]))
             check(route.name, self._who.role)
-            wanted = filters.given(route.query, ((name, _text(value)) for name, value in query.items()))
-            sent = parsed(json.dumps(body).encode("ascii")) if body is not None else {"force": True} if wanted.get("force") else None
-            said, revision = _done(registry, route, parts, wanted, Call(key, route.action, "", sent, match), self._who)
+            wanted = filters.given(route.query, parse_qsl(question.target.partition("?")[2], keep_blank_values=True))
+            sent = parsed(question.data) if question.data is not None else {"force": True} if wanted.get("force") else None
+            call = Call(question.key, route.action, "", sent, question.match)
+            said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
-            problem = _problem(error)
-            if isinstance(floor := problem.document.get("floor"), int):
-                self._floor = floor // 1000 + 1.0
-            raise problem from None
+            raise _problem(error) from None
         return Answer(json.loads(json.dumps(said)), revision)
 
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def close(self) -> None:
+        """Close nothing: no socket is open."""
 
 
 def found(method: str, path: str) -> tuple[Route, dict[str, str]]:
@@ -159,87 +136,49 @@ def _problem(error: NetcommonError) -> Problem:
     return Problem((error if isinstance(error, Refused) else Refused("unavailable", str(error))).problem())
 
 
-class Session:
-    """Speak for a node with its registry: a netagent.sync.driver.Speaks."""
+class _Asker:
+    """Ask for one node; each question and each answer is on its way for a while."""
 
-    def __init__(
-        self,
-        wire: Wire,
-        loop: NodeLoop,
-        _where: str | Places,
-        node: str,
-        incarnation: str,
-        tell: Callable[[Event, int], None],
-        crowded: Callable[[], bool],
-    ) -> None:
-        self._wire, self._loop, self._node, self._incarnation, self._tell, self._crowded = wire, loop, node, incarnation, tell, crowded
-        self._who = Identity("node", node, ORIGIN)
-        self._client = Client(wire, self._who, loop.wall)
-        self._stream: _Stream | None = None
-        self.stream = 0
+    def __init__(self, wire: Wire, loop: NodeLoop, node: str) -> None:
+        self._wire, self._loop, self._node = wire, loop, node
+        self._client = Client(wire, Identity("node", node, ORIGIN), loop.wall)
 
-    @property
-    def moment(self) -> float:
-        return self._client.moment
+    def ask(self, question: Question, then: Then) -> None:
+        """Ask; ``then`` is given what comes of it."""
+        self._loop.after(self._wire.later(), partial(self._ask, question, then))
 
-    def ask(self, request: Asking) -> None:
-        self._loop.after(self._wire.later(), partial(self._ask, request))
-
-    def _ask(self, request: Asking) -> None:
+    def _ask(self, question: Question, then: Then) -> None:
         wait = self._wire.later()
         try:
-            event: Event = answered(self._client, self._node, self._incarnation, request)
-        except Exception as error:  # as the session by threads
-            event = Failed(failure_of(error))
+            answer: Answer | Exception = self._client.ask(question)
+        except Exception as error:  # it is for the session
+            answer = error
         if self._node in self._wire.cut:
-            event, wait = Failed(Failure("", f"no answer within {SECONDS:.0f} s")), SECONDS
-        self._loop.after(wait, partial(self._tell, event, 0))
+            answer, wait = TryAgain(f"no answer within {SECONDS:.0f} s"), SECONDS
+        self._loop.after(wait, partial(then, answer))
 
-    def watch(self, start: str) -> None:
-        self.end()
-        self.stream += 1
-        number, tell = self.stream, self._tell
-        query = {"node": self._node, "from": start, "incarnation": self._incarnation}
-        self._stream = _Stream(self._wire, self._loop, self._who, query, lambda event: tell(event, number), self._crowded)
-
-    def end(self) -> None:
-        if self._stream is not None:
-            self._stream.end()
-            self._stream = None
-            self.stream += 1
-
-    def close(self, seconds: float) -> None:
-        self.end()
+    def close(self) -> None:
+        """Ask no more."""
 
 
-class _Stream:
-    """One stream."""
+class _Channelled(Stream):
+    """A stream of a registry in this process."""
 
-    def __init__(
-        self, wire: Wire, loop: NodeLoop, who: Identity, query: dict[str, str], tell: Callable[[Event], None], crowded: Callable[[], bool]
-    ) -> None:
-        self._wire, self._loop, self._who, self._query, self._tell, self._crowded = wire, loop, who, query, tell, crowded
+    def __init__(self, wire: Wire, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> None:
+        super().__init__(loop, tell, crowded)
+        self._wire, self._who, self._query = wire, Identity("node", node, ORIGIN), question.query
         self._registry: Registry | None = None
         self._channel: Channel | None = None
-        self._reading = self._over = False
-        self._rest = b""
-        self._silent: Timer | None = None
+        self._reading = False
         loop.after(wire.later(), self._open)
 
     def end(self) -> None:
         """Let nothing more be told; the registry sees that the connection has ended, where anything reaches it."""
-        self._over = True
-        if self._silent is not None:
-            self._silent.cancel()
+        super().end()
         seen = self._registry is self._wire.registry and self._who.name not in self._wire.cut
         if self._channel is not None and self._registry is not None and seen:
             self._registry.streams.close(self._channel)
         self._channel = None
-
-    def _ended(self, failure: Failure) -> None:
-        if not self._over:
-            self.end()
-            self._tell(Ended(failure))
 
     def _open(self) -> None:
         if self._over:
@@ -247,7 +186,7 @@ class _Stream:
         try:
             self._registry = self._wire.reach(self._who.name)
             check("watch", self._who.role)
-            wanted = filters.given(WATCH, ((name, value) for name, value in self._query.items() if value))
+            wanted = filters.given(WATCH, self._query.items())
             self._channel = self._registry.watch(self._who, wanted, self._wake, None, lambda: self._who.name in self._wire.cut)
         except TryAgain as error:
             self._ended(failure_of(error))
@@ -257,31 +196,22 @@ class _Stream:
             self._heard()
             self._wake()
 
-    def _heard(self) -> None:
-        if self._silent is not None:
-            self._silent.cancel()
-        self._silent = self._loop.after(SILENT, lambda: self._ended(Failure("", "the registry's stream was cut off: timed out")))
-
     def _wake(self) -> None:
         if not self._reading:
             self._reading = True
-            self._loop.after(self._wire.later(), self._read)
+            self._loop.after(self._wire.later(), self._take)
 
-    def _read(self) -> None:
+    def _take(self) -> None:
         self._reading = False
         channel = self._channel
         if self._over or channel is None or self._who.name in self._wire.cut:
             return
         if self._crowded():
             self._reading = True
-            self._loop.after(CROWDED, self._read)
+            self._loop.after(CROWDED, self._take)
             return
         ended, data = channel.ended, channel.take()
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._heard()
-            said = json.loads(line)
-            self._tell(Line(said, len(json.dumps(said))))
+        self._read(data)
         if data:
             self._wake()
         elif ended:

@@ -1,0 +1,156 @@
+"""Do to the nodes and networks of a cloud what the command line and programs ask for, by name and parameters; each gives a document."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from mockcloud import limits, sysinfo
+from mockcloud.cloud import node_uuid
+from runtime import validate
+from runtime.errors import NicInvalid
+from runtime.validate import is_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from mockcloud.cloud import MockCloud
+
+    Document = dict[str, Any]
+
+LONGEST = 86400.0  #: seconds that a status may let pass
+
+
+def perform(cloud: MockCloud, task: str, given: Mapping[str, Any]) -> Document:
+    """Do a task; give its document, without the schema's name. Raises NicInvalid for parameters that are none, NetcommonError."""
+    if task not in TASKS:
+        raise NicInvalid("task", task, f"one of {', '.join(TASKS)}")
+    takes, needs, work = TASKS[task]
+    for name, value in given.items():
+        if name not in takes:
+            raise NicInvalid(name, value, f"no such parameter; there are {', '.join(takes)}")
+        if not _is(takes[name], value):
+            raise NicInvalid(name, value, takes[name])
+    for name in needs:
+        if name not in given:
+            raise NicInvalid(name, "", "a value: it is missing")
+    return work(cloud, given)
+
+
+def _is(sort: str, value: Any) -> bool:
+    """Tell whether a value is of a sort."""
+    match sort:
+        case "text":
+            return isinstance(value, str) and value.isprintable()
+        case "true or false":
+            return isinstance(value, bool)
+        case "a list of texts":
+            return isinstance(value, list) and all(isinstance(each, str) for each in value)  # what each is, is looked at later
+        case "an object of texts and numbers":
+            return isinstance(value, dict) and all(_is(TEXT, each) or type(each) is int for each in value.values())
+        case "seconds":
+            return type(value) in (int, float) and 0.0 < value <= LONGEST
+    return type(value) is int and 0 <= value <= limits.NUMBERS
+
+
+def nodes(cloud: MockCloud, only: Collection[str] | None = None) -> Document:
+    """Give nodes, all of them or some: the document of the schema mockcloud-nodes."""
+    wanted = None if only is None else frozenset(only)
+    found = [each for each in cloud.list() if wanted is None or each["uuid"] in wanted]
+    return {"nodes": found, "refused": [*sysinfo.look(cloud.root).refused.values(), *cloud.failed.values()]}
+
+
+def uuids(cloud: MockCloud, names: Sequence[str]) -> list[str]:
+    """Give the UUIDs of nodes, named by UUID or hostname, unfinished and refused ones among them. Raises NicInvalid."""
+    tree = sysinfo.look(cloud.root)
+    known = {*(each.uuid for each in tree.nodes), *tree.unfinished, *tree.refused}
+    found = dict.fromkeys(uuid_of(name) for name in names)
+    for name, uuid in zip(names, map(uuid_of, names), strict=True):
+        if uuid not in known:
+            raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
+    return list(found)
+
+
+def uuid_of(name: str) -> str:
+    """Give the UUID that a name stands for, "" for what is neither a UUID nor a hostname."""
+    if is_uuid(name.lower()):
+        return name.lower()
+    number = re.fullmatch("mock([1-9][0-9]{0,6})", name, re.ASCII)
+    return node_uuid(int(number[1])) if number else ""
+
+
+def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    cloud.sweep()
+    made = [each.uuid for each in cloud.create(given.get("number", 1), given.get("profile", ""))]
+    _begin(cloud, made)
+    return nodes(cloud, made)
+
+
+def _count(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    if "number" in given:
+        cloud.count(given["number"], given.get("profile", ""))
+        _begin(cloud)
+    return {**cloud.counted()._asdict(), "why": list(sysinfo.look(cloud.root).refused.values())}
+
+
+def _begin(cloud: MockCloud, wanted: Collection[str] | None = None) -> None:
+    """Start the agents of new nodes of a cloud that is served."""
+    if cloud.live:
+        cloud.start(0.0, wanted)
+
+
+def _delete(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    found = uuids(cloud, given["nodes"])
+    gone = [each for each in cloud.list() if each["uuid"] in found]
+    cloud.delete(found)
+    return {"nodes": gone, "refused": list(sysinfo.look(cloud.root).refused.values())}
+
+
+def _list(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    return nodes(cloud)
+
+
+def _status(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    wanted = uuids(cloud, given["nodes"]) if given.get("nodes") else None
+    if not cloud.live:  # one that is served runs anyway
+        cloud.start(given["seconds"], wanted)
+    known = {each["uuid"]: each for each in cloud.list()}
+    found = [{**known[each], "agent": cloud.status(each)} for each in cloud.nodes if wanted is None or each in wanted]
+    refused = [*sysinfo.look(cloud.root).refused.values(), *cloud.failed.values()]
+    return {"now": cloud.registry.now, "nodes": found, "refused": refused}
+
+
+def _nics(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    network = given["network"]
+    changed = cloud.detach(network) if given.get("remove") else cloud.attach(network, given.get("subnet", ""))
+    return nodes(cloud, [each.uuid for each in changed])
+
+
+def _network(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    return {"network": cloud.network(given["name"], given.get("fields", {}))}
+
+
+def _nictags(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    more, less = (tuple(tag for each in given.get(name, []) for tag in validate.tags(each, "TAG")) for name in ("add", "remove"))
+    return {"nodes": cloud.tag(uuids(cloud, given["nodes"]) if given.get("nodes") else None, more, less)}
+
+
+TEXT, NUMBER, FLAG, NAMES, FIELDS, SECONDS = (
+    "text",
+    "a number",
+    "true or false",
+    "a list of texts",
+    "an object of texts and numbers",
+    "seconds",
+)
+#: What each task takes, by sort, which of it has to be given, and what does the task.
+TASKS: dict[str, tuple[dict[str, str], tuple[str, ...], Callable[[MockCloud, Mapping[str, Any]], Document]]] = {
+    "create": ({"number": NUMBER, "profile": TEXT}, (), _create),
+    "count": ({"number": NUMBER, "profile": TEXT}, (), _count),
+    "delete": ({"nodes": NAMES}, ("nodes",), _delete),
+    "list": ({}, (), _list),
+    "status": ({"nodes": NAMES, "seconds": SECONDS}, ("seconds",), _status),
+    "nics": ({"network": TEXT, "subnet": TEXT, "remove": FLAG}, ("network",), _nics),
+    "network": ({"name": TEXT, "fields": FIELDS}, ("name",), _network),
+    "nictags": ({"nodes": NAMES, "add": NAMES, "remove": NAMES}, (), _nictags),
+}

@@ -1,0 +1,79 @@
+"""Tell for how long the clock has been one to go by: what cannot be taken back is not done by one that has just jumped.
+
+A battery that is empty, a date that is mistyped or a bad source of time may set a clock by years, and it is right again a moment later.
+What has ended by such a clock would be gone for good: addresses in quarantine given out, options taken away, and who is revoked forgotten,
+so that he is let in again. So the clock is held against one that nobody sets, look by look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.model.certificate import DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netregistry.view import View
+
+JUMP = 60.0  #: seconds by which the two may differ from one look to the next
+HELD = 3600.0  #: seconds for which nothing ends by a clock that has jumped, at least
+QUIET = DAY  #: seconds that a registry has usually something written in: a start later than that may be by a wrong clock
+
+
+class Steady:
+    """A clock (``now``: seconds since the epoch), held against one that nobody sets (``passed``); None: it is one to go by at any time."""
+
+    def __init__(self, now: Callable[[], float], passed: Callable[[], float] | None) -> None:
+        self._now, self._passed = now, passed
+        self._seen = now(), passed() if passed is not None else 0.0
+        self._since = self._seen[1]  # since then it has not jumped
+        self._jumped = False
+        self._ahead = 0.0  # by how much it has, and nobody has been told
+
+    def begin(self, written: float) -> None:
+        """Hold the clock, at the start, against the latest time that is ``written`` in the registry; 0: none is."""
+        ahead = self._now() - written
+        self._jumped = self._jumped or (self._passed is not None and bool(written) and not -JUMP <= ahead <= QUIET)
+
+    def look(self) -> None:
+        """Look at both. To be done every second or so."""
+        if self._passed is None:
+            return
+        seen = self._now(), self._passed()
+        ahead = (seen[0] - self._seen[0]) - (seen[1] - self._seen[1])
+        self._seen = seen
+        if abs(ahead) > JUMP:
+            self._since, self._jumped = seen[1], True
+            self._ahead += ahead
+
+    def told(self) -> float:
+        """Give by how many seconds the clock has jumped since this was asked for the last time; 0: it has not."""
+        ahead, self._ahead = self._ahead, 0.0
+        return ahead
+
+    def ends(self, quarantine: float) -> bool:
+        """Tell whether options and quarantines may end: after a jump, when each quarantine has had its time by the other clock, too."""
+        self.look()
+        return not self._jumped or self._lasts(max(HELD, min(quarantine, DAY)))
+
+    @property
+    def forgets(self) -> bool:
+        """Tell whether what ended long ago may be forgotten: that has time, so the clock is to have been one to go by for a day."""
+        self.look()
+        return self._lasts(DAY)
+
+    def _lasts(self, seconds: float) -> bool:
+        return self._passed is None or self._passed() - self._since >= seconds
+
+
+def written(view: View) -> float:
+    """Give the latest time at which something was written that a view holds; 0 where nothing says."""
+    times = [
+        *(claim.freed for kind in ("macs", "addresses") for claim in view.all(kind).values()),
+        *(nic.made for nic in view.all("nics").values()),
+        *(reports.time for reports in view.all("reports").values()),
+        *(node.joined for node in view.all("nodes").values()),
+        *(holder.since for holder in view.all("certificates").values()),
+    ]
+    return max(times, default=0.0)

@@ -1,0 +1,23 @@
+"""A mock cloud with a registry's service on an etcd: as many nodes as are sampled, and 2,000 by hand (python -m tests.bench.mock_cloud)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bench.mock_cloud import NICS, measured, table
+from tests.support.etcd import Cluster
+from tests.support.sample import FULL
+
+SIZES = (20, 40) if FULL else (3, 6)
+IDLE = 5.0
+
+
+def test_it_grows_comes_back_and_moves(etcds: dict[int, Cluster], tmp_path: Path) -> None:
+    """The bench waits until the registry shows all as it should be, at each step."""
+    etcds[1].anew()
+    found = measured(tmp_path, etcds[1].url, SIZES, IDLE)
+    last = found[-1]
+    assert [figures["mock process, threads"] for figures in found] == [1, 1] and last["service, threads"] <= 4
+    assert last["NICs that moved"] == SIZES[-1] * NICS and last["NICs, MACs and addresses in force twice"] == 0
+    assert last["NICs that were moving at once, at most"] > 0
+    assert table(found, SIZES).count("\n") == len(last) + 1

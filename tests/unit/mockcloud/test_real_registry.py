@@ -1,0 +1,166 @@
+"""Nodes of a mock cloud with a registry's service that is a process of its own: real HTTP, real time, and one thread for all nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.instances.tasks import SECONDS as SHOWN
+from mockcloud.instances.tasks import Instances
+from mockcloud.nodes import perform
+from netregistry.client import SILENT
+from netregistry.service.registry import ALIVE
+from runtime.errors import HostRefused
+from tests.support.cloud_checker import wrong
+from tests.support.netns import slowness
+from tests.support.registry_process import Registry
+
+NODES = 4
+FIRST, SECOND = node_uuid(1), node_uuid(2)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    made = Registry(tmp_path / "registry")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def cloud(registry: Registry, tmp_path: Path) -> Iterator[MockCloud]:
+    made = MockCloud(str(tmp_path / "cloud"), service=str(registry.socket))
+    try:
+        made.create(NODES)
+        made.network("blue", {"subnet": "192.0.2.0/24"})
+        made.start(0.0)
+        until(made, lambda: standing(made) == {"in step"}, "all agents are in step")
+        yield made
+    finally:
+        made.close()
+
+
+def until(cloud: MockCloud, holds: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Let time pass until something holds."""
+    end = time.monotonic() + seconds * slowness()
+    while not holds():
+        assert time.monotonic() < end, what
+        cloud.scheduler.passes(0.05)
+
+
+def standing(cloud: MockCloud) -> set[str]:
+    return {str(node.agent.status().get("registry", "away")).partition(":")[0] for node in cloud.nodes.values()}
+
+
+def alive(cloud: MockCloud) -> int:
+    return cloud.counted().alive
+
+
+def test_nodes_are_alive_by_their_streams_in_one_thread(cloud: MockCloud, registry: Registry) -> None:
+    assert alive(cloud) == NODES and threading.active_count() == 1
+    with registry.client() as asked:
+        assert asked.get("status").body["streams"] == NODES
+    until(cloud, lambda: not any(node.agent.status()["registry marks"] for node in cloud.nodes.values()), "all is told")
+    begun, asked_before = time.monotonic(), cloud.registry.wire.asked
+    cloud.scheduler.passes(ALIVE + 1.0)
+    assert time.monotonic() - begun >= ALIVE + 1.0  # real time
+    assert alive(cloud) == NODES and standing(cloud) == {"in step"}
+    assert cloud.registry.wire.asked - asked_before < NODES  # an open stream is the sign of life: nobody asks anything
+
+
+def test_an_instance_is_made_moved_and_deleted(cloud: MockCloud) -> None:
+    instances = Instances(cloud, SHOWN * slowness())
+    instances.create("web1", FIRST, [{"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"}])
+    placed = instances.start("web1")
+    assert placed.node == FIRST and [each["shown"] for each in instances.shown(placed)["nics"]] == ["running", "running"]
+    assert instances.migrate("web1", SECOND).node == SECOND and wrong(cloud) == []
+    instances.delete("web1")
+    assert wrong(cloud) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "restarted"])
+def test_all_come_back_to_a_registry_that_was_started_again(cloud: MockCloud, registry: Registry, how: int) -> None:
+    registry.signal(how)
+    if how == signal.SIGTERM:
+        registry.ended()
+    registry.kill()
+    until(cloud, lambda: standing(cloud) == {"away"}, "all have lost it")
+    registry.start()
+    until(cloud, lambda: standing(cloud) == {"in step"} and alive(cloud) == NODES, "all are back")
+
+
+@pytest.mark.parametrize("how", ["both", "answers"])
+def test_a_node_that_is_cut_off_is_not_alive_and_comes_back(cloud: MockCloud, how: str) -> None:
+    cloud.registry.wire.cut[FIRST] = how
+    until(cloud, lambda: alive(cloud) == NODES - 1, "it is gone", SILENT + ALIVE + 30.0)
+    cloud.registry.wire.cut.clear()
+    until(cloud, lambda: alive(cloud) == NODES and standing(cloud) == {"in step"}, "it is back", 60.0)
+
+
+def test_a_registry_that_stands_still_is_away_and_then_back(cloud: MockCloud, registry: Registry) -> None:
+    """Nobody ends the connections: silence does."""
+    registry.signal(signal.SIGSTOP)
+    until(cloud, lambda: standing(cloud) == {"away"}, "all take it for gone", SILENT + 30.0)
+    registry.signal(signal.SIGCONT)
+    until(cloud, lambda: standing(cloud) == {"in step"}, "all are back", 60.0)
+
+
+def test_who_is_busy_for_longer_than_a_stream_may_be_silent_has_lost_nothing(cloud: MockCloud) -> None:
+    streams = {node.name: node.agent.status()["registry told up to"] for node in cloud.nodes.values()}
+    begun = time.monotonic()
+    while time.monotonic() < begun + SILENT + 1.0:
+        pass  # what keeps the one thread
+    cloud.scheduler.passes(0.5)
+    assert standing(cloud) == {"in step"} and len(streams) == NODES
+
+
+def test_nodes_more_and_less_while_it_lives(cloud: MockCloud) -> None:
+    cloud.live = True
+    assert perform(cloud, "count", {"number": NODES + 2})["running"] == NODES + 2
+    until(cloud, lambda: alive(cloud) == NODES + 2, "new ones are alive")
+    assert perform(cloud, "count", {"number": 1})["nodes"] == 1
+    until(cloud, lambda: alive(cloud) == 1, "one is alive")
+
+
+def test_descriptors_are_given_back(cloud: MockCloud) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        cloud.stop([FIRST])
+        cloud.start(0.0)
+        until(cloud, lambda: standing(cloud) == {"in step"}, "it is in step")
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_another_process_goes_on_with_the_same_registry(registry: Registry, tmp_path: Path) -> None:
+    root = str(tmp_path / "cloud")
+    made = MockCloud(root, service=str(registry.socket))
+    made.create(1)
+    made.close()
+    again = MockCloud(root)
+    assert again.service == str(registry.socket)
+    again.delete([FIRST])
+    again.close()
+    with pytest.raises(HostRefused, match=r"the registry of the mock cloud in .* is served on"):
+        MockCloud(root, service="/run/other")
+    with registry.client() as asked:
+        assert asked.get("nodes").body["items"] == []
+
+
+def test_a_cloud_with_a_registry_of_its_own_keeps_it(registry: Registry, tmp_path: Path) -> None:
+    MockCloud(str(tmp_path / "own")).close()
+    with pytest.raises(HostRefused, match="is its own"):
+        MockCloud(str(tmp_path / "own"), service=str(registry.socket))
+
+
+def test_no_service_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HostRefused, match="no registry is served on"):
+        MockCloud(str(tmp_path / "cloud"), service=str(tmp_path / "socket"))
