@@ -15,13 +15,13 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
-from mockcloud.hardware import PROFILES, Admin, External, add, build, taken
+from mockcloud.hardware import PROFILES, Admin, External, build, taken
 from mockcloud.hypervisor import Hypervisor
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import SERVERS, Sysinfo
+from mockcloud.sysinfo import DEPTHS, SERVERS, TREE, VERSIONS, Sort, Sysinfo
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -31,7 +31,9 @@ from runtime.paths import Paths
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from mockcloud.namespace.host import NamespaceHost
     from mockcloud.stored import Vm
+    from netcommon.host.simulated.host import MemoryHost
     from netregistry.client import Asker
 
 NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
@@ -53,13 +55,14 @@ class Counted(NamedTuple):
 class MockCloud:
     """A cloud below the folder ``root``, which is made if need be. Its agents run when ``start`` is called.
 
-    ``service``: the socket of its registry's service; "": as before, at first a registry of its own, and time is virtual then.
+    ``sort``: that of nodes that are made, as ``create`` has it. ``service``: the socket of its registry's service; "": as before, at first
+    a registry of its own, and time is virtual then.
 
     Raises HostRefused where its files are not what was written, TryAgain where another process is at work on it.
     """
 
-    def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "") -> None:
-        self.root, self._profile = os.path.abspath(root), _profile(profile)
+    def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "", **sort: Any) -> None:
+        self.root, self._sort = os.path.abspath(root), _sort(Sort(profile, **sort))
         self.log: list[str] = []
         self.live = False  #: it is served: agents run all the time
         self._lock = state.lock(self.root)
@@ -110,8 +113,8 @@ class MockCloud:
         state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service))
         self.external = external
 
-    def _room(self) -> limits.Room:
-        return limits.room(self.root, sockets=limits.SOCKETS if self.service else 0)
+    def _room(self, depth: str = TREE) -> limits.Room:
+        return limits.room(self.root, sockets=limits.SOCKETS if self.service else 0, depth=depth)
 
     def _others(self) -> None:
         """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""
@@ -120,24 +123,24 @@ class MockCloud:
 
     # -- nodes
 
-    def create(self, number: int, profile: str = "") -> list[Sysinfo]:
+    def create(self, number: int, **sort: Any) -> list[Sysinfo]:
         """Make so many nodes more, under the numbers behind the last one, but for those of refused folders. Raises HostRefused, Problem.
 
-        More than this machine can hold are refused before the first is made.
+        More than this machine can hold are refused before the first is made. ``sort``: fields of mockcloud.sysinfo.Sort.
         """
-        self._profile = _profile(profile or self._profile)
+        self._sort = _sort(self._sort._replace(**sort))
         tree = sysinfo.look(self.root)
-        limits.check(len(tree.nodes) + number, len(tree.nodes), self._room())
+        limits.check(len(tree.nodes) + number, len(tree.nodes), self._room(self._sort.depth))
         free = count(tree.nodes[-1].number + 1 if tree.nodes else 1)
         return [self._made(each) for each in islice((each for each in free if node_uuid(each) not in tree.refused), number)]
 
-    def count(self, number: int, profile: str = "") -> Counted:
+    def count(self, number: int, **sort: Any) -> Counted:
         """Let there be so many nodes: new ones are made, or those of the highest numbers deleted. Raises HostRefused, Problem."""
         there = sysinfo.look(self.root).nodes
         if number < len(there):
             self.delete(each.uuid for each in there[number:])
         else:
-            self.create(number - len(there), profile)
+            self.create(number - len(there), **sort)
         self.sweep()
         return self.counted()
 
@@ -153,7 +156,9 @@ class MockCloud:
                 raise
             self.registry.remember(made, hostname, paths)  # an earlier call was cut off
         external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
-        found = Sysinfo(made, number, hostname, self._profile, self._own(made, hostname, "admin", ADMINS), external)
+        sort = self._sort
+        admin = self._own(made, hostname, "admin", ADMINS)
+        found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
         self._others()
         return found
@@ -204,7 +209,7 @@ class MockCloud:
         found = one._replace(external=(*one.external, made))
         sysinfo.write(self.root, found)
         if one.uuid in self.nodes:
-            add(self.nodes[one.uuid].host, name, made.own)
+            self.hypervisors[one.uuid].attach(made)
         return found
 
     def detach(self, name: str) -> list[Sysinfo]:
@@ -222,7 +227,7 @@ class MockCloud:
         if found != one:
             sysinfo.write(self.root, found)
         if one.uuid in self.nodes:
-            self.nodes[one.uuid].host.remove_link(name)
+            self.hypervisors[one.uuid].detach(name)
         return found
 
     # -- networks
@@ -329,6 +334,9 @@ class MockCloud:
         only = None if wanted is None else frozenset(wanted)
         nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only]
         limits.check(len(nodes), len(nodes), self._room())
+        if deep := [each for each in nodes if each.depth != TREE]:
+            limits.check(len(deep), len(deep), self._room(deep[0].depth))
+            limits.let_open()
         for each in nodes:
             if each.uuid not in self.nodes:
                 self.failed.pop(each.uuid, None)
@@ -342,14 +350,23 @@ class MockCloud:
     def _start(self, one: Sysinfo) -> None:
         """Put a node together as it was when another process ended, and start its agent at a moment by chance."""
         boot = stored.counters(self.root, one.uuid).boot
-        host = build(PROFILES[one.profile], f"boot-{boot}", one.number, one.admin, one.external)
+        host = self._host(one, f"boot-{boot}")
         given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
         node = MockNode(one.hostname, one.number, *given, host=host, folder=f"{SERVERS}/{one.uuid}")
-        hypervisor = Hypervisor(node, self.root, one.uuid)
+        hypervisor = Hypervisor(node, self.root, one.uuid, one.ganeti, one.hooked)
         hypervisor.prepare()
         hypervisor.resume(self._settled(one.uuid, hypervisor))
         self.nodes[one.uuid], self.hypervisors[one.uuid] = node, hypervisor
         node.loop.after(self.scheduler.chance.random(), node.agent.start)
+
+    def _host(self, one: Sysinfo, boot: str) -> MemoryHost | NamespaceHost:
+        """Make the host of a node, as deep as that is. Raises HostRefused."""
+        host = build(PROFILES[one.profile], boot, one.number, one.admin, one.external)
+        if one.depth == TREE:
+            return host
+        from mockcloud.namespace.building import built  # few clouds have any: it is slow to load
+
+        return built(host, _paths(self.root, one.uuid), PROFILES[one.profile].tables)
 
     def _settled(self, node: str, hypervisor: Hypervisor) -> list[Vm]:
         """Give the instances of a node. Those that are another's by now go, and those whose way here was cut off."""
@@ -389,7 +406,7 @@ class MockCloud:
             node = self.nodes.pop(each, None)
             if node is not None:
                 del self.hypervisors[each]
-                node.close()
+                node.end()
 
     def close(self) -> None:
         """End all agents and the registry; what is on disk stays."""
@@ -413,7 +430,8 @@ class MockCloud:
         found = []
         for each in sysinfo.look(self.root).nodes:
             alive, running = known.get(each.uuid, {}).get("alive", False), each.uuid in self.nodes
-            said = {"number": each.number, "uuid": each.uuid, "hostname": each.hostname, "profile": each.profile}
+            said = {"number": each.number, "uuid": each.uuid, "hostname": each.hostname, "profile": each.profile, "depth": each.depth}
+            said |= {"ganeti": each.ganeti, "ganeti_hook": each.hooked}
             own = [{"name": nic.name, "mac": nic.own.mac, "address": nic.own.address} for nic in each.external]
             at = {"mac": each.admin.mac, "address": each.admin.address, "external": own, "running": running, "alive": alive}
             found.append({**said, "system_type": sysinfo.VIRTUAL, **at})
@@ -440,10 +458,16 @@ def own_uuid(node: str, name: str) -> str:
     return str(uuid.uuid5(uuid.UUID(node), name))
 
 
-def _profile(name: str) -> str:
-    if name not in PROFILES:
-        raise HostRefused(f"there is no hardware profile {name!a:.80}", f"one of {', '.join(PROFILES)}")
-    return name
+def _sort(sort: Sort) -> Sort:
+    """Give a sort of nodes that there is. Raises HostRefused."""
+    known = ("hardware profile", sort.profile, PROFILES), ("depth", sort.depth, DEPTHS), ("version of Ganeti", sort.ganeti, VERSIONS)
+    for what, given, there in known:
+        if given not in there:
+            raise HostRefused(f"there is no {what} {given!a:.80}", f"one of {', '.join(there)}")
+    if sort.depth != TREE and PROFILES[sort.profile].switches:
+        text = f"nodes of depth {sort.depth} have no Open vSwitch, and those of the profile {sort.profile} do"
+        raise HostRefused(text, "another of the two")
+    return sort
 
 
 def _once(client: Asker, place: str, body: Mapping[str, Any]) -> dict[str, Any] | None:

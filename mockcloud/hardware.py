@@ -16,15 +16,17 @@ FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/prox
 
 
 class Profile(NamedTuple):
-    """One sort of hardware. ``bridges``: each with its uplink; ``tables``: routing tables by name."""
+    """One sort of hardware. ``bridges``: each with its uplink; ``tables``: routing tables by name; ``switches``: of Open vSwitch."""
 
     bridges: Mapping[str, str]
     tables: Mapping[str, int]
+    switches: tuple[str, ...] = ()
 
 
 PROFILES: dict[str, Profile] = {
     "plain": Profile({"br0": "eth-br0", "br1": "eth-br1"}, {"guests": 100}),
     "single": Profile({"br0": "eth1"}, {}),
+    "switched": Profile({"br0": "eth-br0"}, {"guests": 100}, ("ovs0",)),
 }
 
 
@@ -53,6 +55,8 @@ def build(profile: Profile, boot: str, number: int, admin: Admin | None = None, 
     for bridge, uplink in profile.bridges.items():
         master = host.add_bridge(bridge).index
         host.add_link(Link(0, uplink, up=True, master=master))
+    for switch in profile.switches:
+        host.add_ovs_bridge(switch)
     for setting in FORWARDING:
         host.kernel.settings.write(f"net/{setting}", "1")
     return host
@@ -69,5 +73,10 @@ def taken(name: str) -> str:
     if name in ("lo", ADMIN):
         return "every node has one"
     return next(
-        (f"nodes of the profile {one} have one" for one, each in PROFILES.items() if name in (*each.bridges, *each.bridges.values())), ""
+        (
+            f"nodes of the profile {one} have one"
+            for one, each in PROFILES.items()
+            if name in (*each.bridges, *each.bridges.values(), *each.switches)
+        ),
+        "",
     )

@@ -1,7 +1,7 @@
-"""Do to a simulated node what Ganeti 3.0 and QEMU do to a real one: files, processes, taps, and the calls of hooks.
+"""Do to a simulated node what Ganeti and QEMU do to a real one: files, processes, taps, and the calls of hooks.
 
-How Ganeti does it: lib/hypervisor/hv_kvm/__init__.py, _ExecuteKVMRuntime, FinalizeMigrationDst, CleanupInstance. It calls nothing on the
-way down, nor does it on the source of a migration: the agent sees that taps go.
+How Ganeti does it: lib/hypervisor/hv_kvm/__init__.py, _ExecuteKVMRuntime, FinalizeMigrationDst, CleanupInstance. 3.0 calls nothing on the
+way down, nor on the source of a migration: the agent sees that taps go. What 3.2 does is in mockcloud.ganeti.
 """
 
 from __future__ import annotations
@@ -9,22 +9,30 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mockcloud import stored
+from mockcloud import ganeti, stored
+from mockcloud.hardware import add
+from mockcloud.sysinfo import NEW, OLD
 from mockcloud.variables import variables
-from runtime.errors import NetcommonError
+from netcommon.host.simulated.host import MemoryHost
+from runtime.errors import HostRefused, NetcommonError
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from mockcloud.hardware import External
     from mockcloud.node import MockNode
     from mockcloud.stored import Interface, Vm
 
 QEMU = "/usr/bin/qemu-system-x86_64"
 FIRST = 10  #: the descriptor of the first tap
 DAEMON = 2000  #: the process of ganeti-noded, which calls the hooks
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 FOLDERS = ("conf", "pid", "nic", "ctrl")
 
 
@@ -37,10 +45,14 @@ class HookFailed(NetcommonError):
 
 
 class Hypervisor:
-    """Ganeti's node daemon and the QEMUs of one node. ``root``, ``folder``: of the cloud, and the node's UUID."""
+    """Ganeti's node daemon and the QEMUs of one node. ``root``, ``folder``: of the cloud, and the node's UUID.
 
-    def __init__(self, node: MockNode, root: str, folder: str) -> None:
+    ``version``: one of mockcloud.sysinfo.VERSIONS; ``hooked``: Ganeti's own hook is installed.
+    """
+
+    def __init__(self, node: MockNode, root: str, folder: str, version: str = OLD, hooked: bool = False) -> None:
         self._node, self._root, self._folder = node, root, folder
+        self._version, self._hooked = version, hooked
         self._run, self._proc = node.paths.kvm_run, node.paths.proc
         self.counters = stored.counters(root, folder)
 
@@ -52,6 +64,28 @@ class Hypervisor:
         with Folder.make(f"{self._proc}/self/ns") as folder:
             if not folder.exists("net"):
                 folder.write("net", b"")
+
+    # -- NICs of the node's own
+
+    def attach(self, made: External) -> None:
+        """Give the node a NIC of its own. Raises HostRefused."""
+        host = self._node.machine
+        if isinstance(host, MemoryHost):
+            add(host, made.name, made.own)
+        else:
+            from mockcloud.namespace.building import add_own  # few nodes are so deep: it is slow to load
+
+            add_own(host, made.name, made.own)
+
+    def detach(self, name: str) -> None:
+        """Take it away."""
+        host = self._node.machine
+        if isinstance(host, MemoryHost):
+            host.remove_link(name)
+        else:
+            from mockcloud.namespace.building import remove
+
+            remove(host, name)
 
     # -- one guest
 
@@ -69,7 +103,7 @@ class Hypervisor:
         self._write_runtime(vm)
         for each in vm.interfaces:
             if each.nic.mode == "routed":
-                self.hook("kvm-ifup", each)
+                self._up(each, "post")
         return vm._replace(state="running")
 
     def _begin(self, vm: Vm, up: Sequence[Interface], state: stored.State) -> Vm:
@@ -79,7 +113,7 @@ class Hypervisor:
             for each in vm.interfaces:
                 self._write_nic_file(vm, each)
                 if each.nic.uuid in names:
-                    self.hook("kvm-ifup", each)
+                    self._up(each)
         except NetcommonError:
             self._let_go(vm.interfaces)
             raise
@@ -99,9 +133,12 @@ class Hypervisor:
 
         A down that fails stops nothing; raises HookFailed then, in the end.
         """
+        self._by_itself(ifdown)
         before, failed = vm, None
         if vm.runs:
+            failed = self._down(before)
             vm = self.kill(vm)
+            failed = self._down(before) or failed
         for each in before.interfaces if ifdown and before.runs else ():
             try:
                 self.hook("kvm-ifdown", each, "true")
@@ -111,6 +148,11 @@ class Hypervisor:
         if failed is not None:
             raise failed
         return vm._replace(state="stopped")
+
+    def leave(self, vm: Vm) -> Vm:
+        """End the QEMU of a guest that has migrated away. A down that fails is Ganeti's to say, and stops nothing."""
+        self._down(vm)
+        return self.kill(vm)
 
     def clean(self, vm: Vm) -> None:
         """Remove Ganeti's files of a guest that does not run here."""
@@ -128,7 +170,7 @@ class Hypervisor:
         after = vm._replace(interfaces=(*vm.interfaces, made))
         try:
             self._write_nic_file(after, made)
-            self.hook("kvm-ifup", made)
+            self._up(made)
         except NetcommonError:
             self._let_go([made])
             raise
@@ -138,6 +180,7 @@ class Hypervisor:
 
     def unplug(self, vm: Vm, uuid: str, ifdown: bool = False) -> Vm:
         """Take a NIC from a guest that runs. Those behind it move up in Ganeti's list. Raises HookFailed in the end."""
+        self._by_itself(ifdown)
         gone = next(each for each in vm.interfaces if each.nic.uuid == uuid)
         kept = (each for each in vm.interfaces if each is not gone)
         after = vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
@@ -160,7 +203,7 @@ class Hypervisor:
         for vm in vms:
             if vm.runs:
                 for each in vm.interfaces:
-                    self._node.host.add_tap(each.tap, vm.pid, index=each.device)
+                    self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
                 self._write_process(vm)
         self._node.resume()
 
@@ -176,12 +219,13 @@ class Hypervisor:
 
     def _tap(self, interface: Interface, pid: int) -> Interface:
         """Open a tap, of the first name that is free and of an index that none had in this boot."""
-        kernel = self._node.host.kernel
-        index = max(self.counters.device, max(kernel.links) + 1)
+        with self._node.inside:
+            links = self._node.machine.view().links()
+        index = max(self.counters.device, max(link.index for link in links) + 1)
         self._count(device=index + 1)
-        taken = {link.name for link in kernel.links.values()}
+        taken = {link.name for link in links}
         name = next(name for number in range(len(taken) + 1) if (name := f"tap{number}") not in taken)
-        self._node.host.add_tap(name, pid, index=index)
+        self._node.machine.add_tap(name, pid, index=index)
         return interface._replace(tap=name, device=index)
 
     def _count(self, **numbers: int) -> None:
@@ -190,19 +234,46 @@ class Hypervisor:
 
     def _let_go(self, interfaces: Iterable[Interface]) -> None:
         for each in interfaces:
-            link = self._node.host.kernel.named(each.tap)
+            with self._node.inside:
+                link = self._node.machine.view().link(each.tap) if each.tap else None
             if link is not None and link.index == each.device:
-                self._node.host.let_go(each.tap)
+                self._node.machine.let_go(each.tap)
 
-    def hook(self, name: str, interface: Interface, *words: str) -> None:
-        """Call a hook as Ganeti does. Raises HookFailed."""
+    def _by_itself(self, ifdown: bool) -> None:
+        """Raise HostRefused where kvm-ifdown is to be called, and this Ganeti knows none."""
+        if ifdown and self._version != OLD:
+            text = f"{self._version} on {self._node.name} calls kvm-nic-setup, and no kvm-ifdown"
+            raise HostRefused(text, f"leave --ifdown out, or take a node of {OLD}")
+
+    def _up(self, interface: Interface, phase: str = "") -> None:
+        name, word, more = ganeti.up(self._version, interface, phase)
+        self.hook(name, interface, word=word, more=more)
+
+    def _down(self, vm: Vm) -> HookFailed | None:
+        """Call what Ganeti 3.2 calls for each NIC of a guest that ends; give the last failure."""
+        failed = None
+        for each in vm.interfaces if self._version == NEW else ():
+            name, word, more = ganeti.down(each)
+            try:
+                self.hook(name, each, word=word, more=more)
+            except HookFailed as error:
+                failed = error
+        return failed
+
+    def after(self, code: str, vm: Vm) -> None:
+        """Let Ganeti's own hook be called after an operation, where it is installed. What it says goes into the log: it fails nothing."""
+        if self._hooked:
+            self._node.after(ganeti.operation(code, vm), DAEMON)
+
+    def hook(self, name: str, interface: Interface, *words: str, word: str = "", more: Mapping[str, str] = NOTHING) -> None:
+        """Call a hook as Ganeti does. ``word``: its first argument, if it is not the tap. Raises HookFailed."""
         environ = variables(interface.nic, interface.network, interface.tap)
         environ.setdefault("VLAN", "")
         if interface.nic.mode == "bridged":
             environ["BRIDGE"] = interface.nic.link
         if name == "kvm-ifdown":  # it is no NIC of the configuration any more
             environ.pop("TAGS", None)
-        status, text = self._node.hook(name, DAEMON, (interface.tap, *words), {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environ})
+        status, text = self._node.hook(name, DAEMON, (word or interface.tap, *words), {"PATH": PATH, **environ, **more})
         if status:
             raise HookFailed(f"{name} of {interface.nic.label} on {self._node.name}", status, text)
 

@@ -10,6 +10,7 @@ import resource
 from pathlib import Path
 from typing import NamedTuple
 
+from mockcloud.sysinfo import NAMESPACE, TREE
 from runtime.errors import HostRefused
 
 MEMORY = 384 << 10  #: bytes of a node whose agent runs: its own, the registry's part, and what Python keeps back
@@ -22,6 +23,9 @@ SPARE = 64  #: descriptors of this process for anything else
 NUMBERS = 200_000  #: nodes at most: addresses of the admin network
 WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
 WORD["descriptors"] = "open files (RLIMIT_NOFILE)"
+WORD["namespaces"] = "user.max_net_namespaces"
+OF_NAMESPACE = 2 << 20  #: bytes of the kernel's memory for a network namespace
+DEEP = 40  #: descriptors of a node in a namespace: its own, its sockets, its taps
 
 
 class Room(NamedTuple):
@@ -33,12 +37,15 @@ class Room(NamedTuple):
     needs: int  #: for one node
 
 
-def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets: int = 0) -> Room:
-    """Look at this machine. What cannot be read limits nothing. ``sockets``: of each node."""
+def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets: int = 0, depth: str = TREE) -> Room:
+    """Look at this machine. What cannot be read limits nothing. ``sockets``: of each node; ``depth``: of those that are to fit."""
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
+    deep = depth == NAMESPACE
+    sockets += DEEP if deep else 0
     for least, has, needs in (
-        ("memory", _memory(proc, cgroup), MEMORY),
+        ("memory", _memory(proc, cgroup), MEMORY + (OF_NAMESPACE if deep else 0)),
+        ("namespaces", _number(f"{proc}/sys/user/max_net_namespaces") if deep else None, 1),
         ("watches", _number(f"{proc}/sys/fs/inotify/max_user_watches"), WATCHES),
         ("inodes", disk.f_favail if disk.f_files else None, INODES),
         ("disk", disk.f_bavail * disk.f_frsize, DISK),
@@ -49,6 +56,12 @@ def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # as many as this process may give itself
         found.append(Room(max(most - SPARE, 0) // sockets, "descriptors", most, sockets))
     return min(found)
+
+
+def let_open() -> None:
+    """Let this process have as many descriptors as it may."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def check(number: int, there: int, room: Room) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mockcloud import limits, sysinfo
 from mockcloud.cloud import node_uuid
+from mockcloud.sysinfo import Sort
 from runtime import validate
 from runtime.errors import NicInvalid
 from runtime.validate import is_uuid
@@ -79,16 +80,21 @@ def uuid_of(name: str) -> str:
     return node_uuid(int(number[1])) if number else ""
 
 
+def _sort(given: Mapping[str, Any]) -> Document:
+    """Give what is said of the sort of new nodes."""
+    return {name: given[name] for name in Sort._fields if name in given}
+
+
 def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
     cloud.sweep()
-    made = [each.uuid for each in cloud.create(given.get("number", 1), given.get("profile", ""))]
+    made = [each.uuid for each in cloud.create(given.get("number", 1), **_sort(given))]
     _begin(cloud, made)
     return nodes(cloud, made)
 
 
 def _count(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
     if "number" in given:
-        cloud.count(given["number"], given.get("profile", ""))
+        cloud.count(given["number"], **_sort(given))
         _begin(cloud)
     return {**cloud.counted()._asdict(), "why": list(sysinfo.look(cloud.root).refused.values())}
 
@@ -143,10 +149,11 @@ TEXT, NUMBER, FLAG, NAMES, FIELDS, SECONDS = (
     "an object of texts and numbers",
     "seconds",
 )
+SORT = {"number": NUMBER, "profile": TEXT, "depth": TEXT, "ganeti": TEXT, "hooked": FLAG}
 #: What each task takes, by sort, which of it has to be given, and what does the task.
 TASKS: dict[str, tuple[dict[str, str], tuple[str, ...], Callable[[MockCloud, Mapping[str, Any]], Document]]] = {
-    "create": ({"number": NUMBER, "profile": TEXT}, (), _create),
-    "count": ({"number": NUMBER, "profile": TEXT}, (), _count),
+    "create": (SORT, (), _create),
+    "count": (SORT, (), _count),
     "delete": ({"nodes": NAMES}, ("nodes",), _delete),
     "list": ({}, (), _list),
     "status": ({"nodes": NAMES, "seconds": SECONDS}, ("seconds",), _status),

@@ -16,11 +16,27 @@ if TYPE_CHECKING:
 
 SERVERS, NAME = "servers", "sysinfo.json"
 VIRTUAL = "Virtual"
+OLD, NEW = "ganeti-3.0", "ganeti-3.2"
+#: 3.0 and 3.1 call kvm-ifup alone. 3.2 calls kvm-nic-setup: also before QEMU ends and after it, and on the source of a migration.
+VERSIONS = OLD, NEW
+TREE, NAMESPACE = "tree", "namespace"
+DEPTHS = TREE, NAMESPACE  #: its kernel is simulated; or a network namespace of the running one
 LONGEST = 1 << 16  #: bytes
 
 
+class Sort(NamedTuple):
+    """What nodes that are made are; see Sysinfo."""
+
+    profile: str = "plain"
+    depth: str = TREE
+    ganeti: str = OLD
+    hooked: bool = False
+
+
 class Sysinfo(NamedTuple):
-    """One node. ``number``: which of the cloud's, from 1; ``profile``: one of mockcloud.hardware.PROFILES."""
+    """One node. ``number``: which of the cloud's, from 1; ``profile``: one of mockcloud.hardware.PROFILES; ``depth``: one of DEPTHS;
+    ``ganeti``: one of VERSIONS; ``hooked``: Ganeti's own hook is installed there.
+    """
 
     uuid: str
     number: int
@@ -28,6 +44,9 @@ class Sysinfo(NamedTuple):
     profile: str
     admin: Admin
     external: tuple[External, ...] = ()
+    depth: str = TREE
+    ganeti: str = OLD
+    hooked: bool = False
 
     def document(self) -> dict[str, Any]:
         """Give what the file says; ``System Type`` tells everybody that nothing can really run there."""
@@ -40,8 +59,12 @@ class Sysinfo(NamedTuple):
             "Number": self.number,
             "Hostname": self.hostname,
             "Profile": self.profile,
+            "Depth": self.depth,
+            "Ganeti": self.ganeti,
+            "Ganeti Hook": self.hooked,
             "Network Interfaces": {**own, **interfaces},
             "Bridges": list(profile.bridges),
+            "Switches": list(profile.switches),
             "Tables": dict(profile.tables),
         }
 
@@ -77,7 +100,15 @@ def read(root: str, uuid: str) -> Sysinfo | None:
         interfaces, number = said["Network Interfaces"], said["Number"]
         external = tuple(External(name, _read(each)) for name, each in interfaces.items() if name != ADMIN and "NIC Names" in each)
         found = Sysinfo(said["UUID"], number, said["Hostname"], said["Profile"], _read(interfaces[ADMIN]), external)
-        if found.uuid == uuid and found.profile in PROFILES and type(number) is int and found.document() == said:
+        found = found._replace(depth=said["Depth"], ganeti=said["Ganeti"], hooked=said["Ganeti Hook"])
+        if (
+            found.uuid == uuid
+            and found.profile in PROFILES
+            and found.depth in DEPTHS
+            and found.ganeti in VERSIONS
+            and type(number) is int
+            and found.document() == said
+        ):
             return found
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
         pass

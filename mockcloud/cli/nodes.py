@@ -13,6 +13,7 @@ from mockcloud.hardware import PROFILES
 from mockcloud.nodes import LONGEST
 from mockcloud.registry import socket_of
 from mockcloud.served.client import served
+from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import NicInvalid
 
@@ -24,6 +25,17 @@ SECONDS = 20.0  #: until agents that have just been started are in step with the
 profile_option = click.option(
     "--profile", type=click.Choice(list(PROFILES)), default="plain", show_default=True, help="Which bridges and tables new nodes have."
 )
+depth_option = click.option(
+    "--depth",
+    type=click.Choice(list(DEPTHS)),
+    default=TREE,
+    show_default=True,
+    help="What the kernel of new nodes is: simulated, and its state a tree on disk; or a network namespace of the running one.",
+)
+ganeti_option = click.option(
+    "--ganeti", type=click.Choice(VERSIONS), default=OLD, show_default=True, help="How the hypervisor of new nodes calls the hooks."
+)
+hook_option = click.option("--ganeti-hook", "hooked", is_flag=True, help="Ganeti's own hook, ganeti-hook, is installed on new nodes.")
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="What chance is drawn from.")
 seconds_option = click.option(
     "--seconds", type=float, default=SECONDS, show_default=True, metavar="NUMBER", help="How long agents run, by the virtual clock."
@@ -34,35 +46,41 @@ seconds_option = click.option(
 @click.argument("number", type=int, default=1)
 @cloud_option
 @profile_option
+@depth_option
+@ganeti_option
+@hook_option
 @registry_option
 @json_option
-def create(number: int, folder: str, profile: str, registry: str, as_json: bool) -> None:
+def create(number: int, folder: str, registry: str, as_json: bool, **sort: Any) -> None:
     """Make NUMBER nodes, one by default; the first makes the cloud.
 
     Each is a folder, servers/UUID, and joins the cloud's registry, which gives out the MAC and the address of its own NIC. More nodes than
     this machine can hold are refused before the first is made. What a call that was killed has left half done, the next one completes.
     """
     _some("NUMBER", number, 1)
-    _fit(number, folder, registry)
-    _nodes(done(folder, "create", {"number": number, "profile": profile}, True, profile, registry), as_json)
+    _fit(number, folder, registry, sort["depth"])
+    _nodes(done(folder, "create", {"number": number, **sort}, True, registry=registry), as_json)
 
 
 @click.command("count")
 @click.argument("number", type=int, required=False)
 @cloud_option
 @profile_option
+@depth_option
+@ganeti_option
+@hook_option
 @registry_option
 @json_option
-def count(number: int | None, folder: str, profile: str, registry: str, as_json: bool) -> None:
+def count(number: int | None, folder: str, registry: str, as_json: bool, **sort: Any) -> None:
     """Let there be NUMBER nodes: new ones are made, or those of the highest numbers deleted. Without NUMBER they are counted.
 
     Where the cloud is served, the agents of new nodes are started.
     """
     if number is not None:
         _some("NUMBER", number, 0)
-        _fit(number, folder, registry)
-    given = {} if number is None else {"number": number, "profile": profile}
-    found = done(folder, "count", given, bool(number), profile, registry)
+        _fit(number, folder, registry, sort["depth"])
+    given = {} if number is None else {"number": number, **sort}
+    found = done(folder, "count", given, bool(number), registry=registry)
     if as_json:
         answer("count", **found)
         return
@@ -141,16 +159,17 @@ def _nodes(found: dict[str, Any], as_json: bool) -> None:
         answer("nodes", **found)
         return
     nodes = found["nodes"]
-    rows = [(each["hostname"], each["uuid"], each["profile"], each["mac"], each["address"], _external(each), _yes(each)) for each in nodes]
-    say(table(("NODE", "UUID", "PROFILE", "MAC", "ADDRESS", "EXTERNAL", "ALIVE"), rows))
+    said = ("hostname", "uuid", "profile", "depth", "mac", "address")
+    rows = [(*(each[name] for name in said), _external(each), _yes(each)) for each in nodes]
+    say(table(("NODE", "UUID", "PROFILE", "DEPTH", "MAC", "ADDRESS", "EXTERNAL", "ALIVE"), rows))
     _warn(found["refused"])
 
 
-def _fit(number: int, folder: str, registry: str) -> None:
+def _fit(number: int, folder: str, registry: str, depth: str) -> None:
     """Refuse more nodes than fit before a cloud is begun; who serves one refuses them itself. Raises HostRefused, NicInvalid."""
     sockets = limits.SOCKETS if registry and socket_of(registry) else 0
     if not served(folder):
-        limits.check(number, 0, limits.room(folder, sockets=sockets))
+        limits.check(number, 0, limits.room(folder, sockets=sockets, depth=depth))
 
 
 def _external(node: dict[str, Any]) -> str:

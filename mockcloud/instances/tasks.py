@@ -133,6 +133,7 @@ class Instances:
             placed = self.stop(name)
         self._keep(placed.node, placed.vm._replace(state="deleting"))
         self._ready(placed.node).clean(placed.vm)
+        self._after("OP_INSTANCE_REMOVE", placed.vm, placed.node)
         uuids = {each.nic.uuid for each in placed.vm.interfaces}
         uuids |= {nic_uuid(name, number) for number in range(placed.vm.numbers)}
         for uuid in sorted(uuids):
@@ -163,7 +164,9 @@ class Instances:
         placed = self.find(name)
         self._whole(placed)
         vm = self._ready(placed.node).stop(placed.vm, ifdown)
-        return self._shows(self._keep(placed.node, vm))
+        placed = self._keep(placed.node, vm)
+        self._after("OP_INSTANCE_SHUTDOWN", vm, placed.node)
+        return self._shows(placed)
 
     def reboot(self, name: str) -> Placed:
         """Start an instance again as it was, without what has changed in the registry since. Raises as ``start``."""
@@ -171,7 +174,9 @@ class Instances:
         hypervisor = self._ready(placed.node)
         vm, began = hypervisor.stop(placed.vm), self._cloud.registry.now
         self._keep(placed.node, vm)
-        return self._shows(self._keep(placed.node, hypervisor.start(vm)), began)
+        placed = self._keep(placed.node, hypervisor.start(vm))
+        self._after("OP_INSTANCE_REBOOT", placed.vm, placed.node)
+        return self._shows(placed, began)
 
     def crash(self, name: str) -> Placed:
         """Let an instance's QEMU be killed. Raises NicInvalid, HostRefused, NotShown."""
@@ -207,11 +212,12 @@ class Instances:
             self._failed(coming, target, to)
             yield from self._waiting(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
             return (yield from self._showing(placed))
-        left = source.kill(placed.vm)
+        left = source.leave(placed.vm)
         arrived = Placed(target, to.finish(coming))
         self._cloud.keep(target, arrived.vm)
         source.clean(left)
         self._cloud.forget(placed.node, placed.vm.uuid)
+        self._after("OP_INSTANCE_MIGRATE", arrived.vm, placed.node, target)
         yield from self._waiting(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
         return (yield from self._showing(arrived, began))
 
@@ -230,7 +236,9 @@ class Instances:
         self._shows(self._keep(placed.node, vm))
         self._cloud.keep(target, vm._replace(moves=vm.moves + 1))
         self._cloud.forget(placed.node, vm.uuid)
-        return self.start(name)
+        there = self.start(name)
+        self._after("OP_INSTANCE_FAILOVER", there.vm, placed.node, target)
+        return self._shows(there)
 
     # -- its NICs
 
@@ -256,7 +264,9 @@ class Instances:
         except NetcommonError:
             self._registry.gone(f"nics/{made.nic.uuid}")
             raise
-        return self._shows(self._keep(placed.node, vm))
+        placed = self._keep(placed.node, vm)
+        self._after("OP_INSTANCE_SET_PARAMS", vm, placed.node)
+        return self._shows(placed)
 
     def unplug(self, name: str, index: int, ifdown: bool = False) -> Placed:
         """Remove a NIC, at once where the instance runs. Raises NicInvalid, HookFailed, HostRefused, Problem, NotShown."""
@@ -271,6 +281,7 @@ class Instances:
         for each in after.interfaces:
             self._registry.patch(each.nic.uuid, {"index": each.nic.index})
         placed = self._keep(placed.node, after)
+        self._after("OP_INSTANCE_SET_PARAMS", placed.vm, placed.node)
         self._until(lambda: f"{gone.nic.uuid} is {state}" if (state := self._state(gone.nic.uuid)) else "")
         return self._shows(placed)
 
@@ -310,6 +321,11 @@ class Instances:
         """Give the hypervisor of a node whose agent runs, and those of ``others``."""
         self._cloud.ready((node, *others), BEGIN)
         return self._cloud.hypervisors[node]
+
+    def _after(self, code: str, vm: Vm, *nodes: str) -> None:
+        """Let Ganeti's hook run on nodes after an operation."""
+        for node in nodes:
+            self._ready(node).after(code, vm)
 
     def _keep(self, node: str, vm: Vm) -> Placed:
         self._cloud.keep(node, vm)

@@ -21,6 +21,9 @@ class MockNode(NamedTuple):
     uuid: str
     hostname: str
     profile: str
+    depth: Literal["tree", "namespace"]
+    ganeti: Literal["ganeti-3.0", "ganeti-3.2"]  #: how its hypervisor calls the hooks
+    ganeti_hook: bool  #: Ganeti's own hook is installed
     system_type: Literal["Virtual"]
     mac: str  #: of its admin NIC
     address: str  #: of its admin NIC
@@ -53,6 +56,9 @@ class NodeStatus(NamedTuple):
     uuid: str
     hostname: str
     profile: str
+    depth: Literal["tree", "namespace"]
+    ganeti: Literal["ganeti-3.0", "ganeti-3.2"]  #: how its hypervisor calls the hooks
+    ganeti_hook: bool  #: Ganeti's own hook is installed
     system_type: Literal["Virtual"]
     mac: str
     address: str

@@ -36,6 +36,24 @@ def port(name: str) -> Told:
 OF_THE_NODE: Told = ("Changed", ())
 OF_CHAIN: Told = ("Changed", (("index", 5),))  #: of tests/contract/test_nft.py: it is named after a device
 
+
+class Depth(NamedTuple):
+    """A part of what a mock node, or its registry, has in the end, in which depths differ: an expression for the place of it."""
+
+    place: str
+    why: str
+
+
+#: Of tests/contract/test_depths.py: times and revisions are left out there.
+DEPTHS: Sequence[Depth] = (
+    Depth(
+        r"record .*/operations/[0-9]+ [a-z]+(-[a-z]+)*-table/now",
+        "of several NICs that share a table one has made it: in another process the first that is put together again",
+    ),
+    Depth(r"reports/.*/about/addresses.*", "the running kernel gives each device an address of IPv6 of its own"),
+    Depth(r"reports/.*/about/interfaces.*", "a device that is no hardware is of some kind, and no NIC of the node"),
+)
+
 #: Tests whose events are not compared yet. Rules by text are values on the simulated node, where nft(8) makes sets and elements of them.
 #: The daemons of Open vSwitch take what they are told when they get to it, and do some of it twice: there is no order to compare yet.
 NOT_YET = re.compile(r"test_rules_by_text\.py::.*|.* \(ovs_world\)")

@@ -7,12 +7,33 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mockcloud.cloud import MockCloud
 from mockcloud.node import MockNode
+from netcommon.host.api.facts import AF_INET, AF_INET6, Link, OvsPort, Route, Rule
+from netcommon.host.simulated.host import MemoryHost
+
+
+class Tables(NamedTuple):
+    """Hold what a node's kernel has, simulated or not."""
+
+    links: Sequence[Link]
+    rules: Sequence[Rule]
+    routes: Sequence[Route]
+    ports: Sequence[OvsPort]
+
+
+def kernel(node: MockNode) -> Tables:
+    """Look at a node's kernel."""
+    with node.inside:
+        view = node.machine.view()
+        both = AF_INET, AF_INET6
+        ports = view.ovs_ports() if isinstance(node.machine, MemoryHost) and node.machine.switch.condition.there else ()
+        rules, routes = [each for family in both for each in view.rules(family)], [each for family in both for each in view.routes(family)]
+        return Tables(view.links(), rules, routes, ports)
 
 
 def wrong(cloud: MockCloud) -> list[str]:
@@ -37,8 +58,8 @@ def _wrong(cloud: MockCloud) -> Iterator[str]:
     for node in sorted(path.name for path in Path(cloud.root, "servers").iterdir()):
         folder = Path(cloud.root, "servers", node)
         records = {path.stem.lower(): json.loads(path.read_text()) for path in (folder / "run/netcommon/nics").glob("*.json")}
-        processes = {path.name for path in (folder / "proc").glob("*") if path.name != "self"}
-        taps = {link.name for link in cloud.nodes[node].host.kernel.links.values() if link.kind == "tun"} if node in cloud.nodes else set()
+        processes = {path.name for path in (folder / "proc").glob("*") if path.name.isdigit()}
+        taps = {link.name for link in kernel(cloud.nodes[node]).links if link.name.startswith("tap")} if node in cloud.nodes else set()
         for path in sorted((folder / "vms").glob("*.json")):
             vm = json.loads(path.read_text())
             if vm["name"] in homes:
@@ -92,14 +113,18 @@ def _running(
     if node is None:
         yield f"{label}: its node's agent does not run"
         return
-    kernel = node.host.kernel
-    link = kernel.named(tap)
+    found = kernel(node)
+    named = {each.name: each for each in found.links}
+    link = named.get(tap)
     if link is None or link.index != each["device"] or not link.up or not link.alias.startswith(nic["uuid"]):
         yield f"{label}: its device is {link}"
         return
     if nic["mode"] == "bridged":
-        bridge = kernel.named(nic["link"])
+        bridge = named.get(nic["link"])
         if bridge is None or link.master != bridge.index:
             yield f"{label}: it is not on {nic['link']}"
-    elif not [rule for rule in kernel.rules if rule.iif == tap] or not [route for route in kernel.routes if route.index == link.index]:
+    elif nic["mode"] == "openvswitch":
+        if [port.bridge for port in found.ports if port.name == tap] != [nic["link"]]:
+            yield f"{label}: it is not on {nic['link']}"
+    elif not [rule for rule in found.rules if rule.iif == tap] or not [route for route in found.routes if route.index == link.index]:
         yield f"{label}: no rule or no route leads by {tap}"

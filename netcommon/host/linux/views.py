@@ -35,7 +35,12 @@ class LiveView(KernelView, NftView):
         self._nft = lambda: sockets.nftables
         self._tables = Tables(sockets.paths.iproute2)
 
-    # -- /proc
+    # -- /proc and /sys
+
+    @property
+    def net(self) -> str:
+        """Say where sysfs(5) has the devices."""
+        return NET
 
     def sysctl(self, path: str) -> str | None:
         return self._sockets.proc.sysctl(path)
@@ -46,7 +51,7 @@ class LiveView(KernelView, NftView):
 
     def assigned(self, link: Link) -> bool:
         try:
-            with open(f"{NET}/{link.name}/addr_assign_type", encoding="ascii") as file:
+            with open(f"{self.net}/{link.name}/addr_assign_type", encoding="ascii") as file:
                 return file.read().strip() == ADDRESS_SET
         except (OSError, UnicodeError):
             return False
@@ -55,7 +60,7 @@ class LiveView(KernelView, NftView):
         """By sysfs, which names a thousand ports in the time in which the kernel describes thirty; where they are many, by those."""
         ours = frozenset(but())
         try:
-            others = [name for name in os.listdir(f"{NET}/{bridge.name}/brif") if name not in ours]
+            others = [name for name in os.listdir(f"{self.net}/{bridge.name}/brif") if name not in ours]
         except OSError:
             return least_mtu(self.ports(bridge.index), ours)
         found = self.ports(bridge.index) if len(others) > FEW else [link for name in others if (link := self.link(name)) is not None]
@@ -64,7 +69,7 @@ class LiveView(KernelView, NftView):
     def mtu_below(self, bridge: Link) -> int:
         """By sysfs too, and no further than to the first port with no more than the bridge: most often that is the first one."""
         try:
-            with os.scandir(f"{NET}/{bridge.name}/brif") as names:
+            with os.scandir(f"{self.net}/{bridge.name}/brif") as names:
                 found = (link for each in names if (link := self.link(each.name)) is not None and link.master == bridge.index)
                 return mtu_below(bridge, found)
         except OSError:

@@ -87,6 +87,37 @@ def test_a_nic_from_its_up_to_its_end(node: Node, registry: Served) -> None:
         print(f"registry: reported after {took:.2f} s, changed after {changed:.2f} s, stopped after {stopped:.2f} s")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_restart_writes_nothing_where_nothing_has_changed(node: Node, registry: Served, number: int) -> None:
+    """But its signs of life: also when the comparison at its start is over, which comes after a second here."""
+    run("ip", "link", "add", "br0", "type", "bridge")
+    node.tap()
+    nic = environment(MODE="bridged", LINK="br0", IP="")
+    uuid, client = nic["INTERFACE_UUID"], registry.client()
+    definitions.write(Paths(), nic_from_environment(nic))
+
+    def written() -> dict[str, int]:
+        items = registry.store.list("").items
+        return {each.key: each.revision for each in items if each.key.partition("/")[0] not in ("alive", "gone", "leader")}
+
+    def rests() -> bool:
+        said = status(node)["agent"]
+        return said["registry"] == "in step" and said["registry marks"] == said["registry jobs"] == 0
+
+    with agent(settings=SETTINGS) as running:
+        running.rested()
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.took(lambda: item(client, uuid)["shown"]["state"] == "running" and rests(), 20, "it is reported, and known")
+        running.took(lambda: item(client, uuid)["shown"]["applied"] == item(client, uuid)["revision"], 20, "and what is in force, too")
+        running.lasts(3.0)  # nothing is on its way any more
+        before = written()
+        running.restart(number)
+        running.took(rests, 20, "it is in step")
+        running.rested()
+        running.lasts(5.0)  # the comparison is over, and what it would write is written by then
+        assert rests() and written() == before
+
+
 def test_a_node_that_has_not_joined_asks_nobody(node: Node) -> None:
     with agent(settings=SETTINGS) as running:
         assert "registry" not in status(node)["agent"]
