@@ -174,7 +174,7 @@ def test_bash_completes(node: Path, words: tuple[str, ...], offered: list[str]) 
 def test_bash_completes_mockcloud(node: Path) -> None:
     assert completed(node, "", program="mockcloud") == sorted(MOCKCLOUD)
     assert completed(node, "create", "--pro", program="mockcloud") == ["--profile"]
-    assert completed(node, "create", "--profile", "s", program="mockcloud") == ["single"]
+    assert completed(node, "create", "--profile", "s", program="mockcloud") == ["single", "switched"]
 
 
 def test_no_python_is_run_by_either() -> None:
