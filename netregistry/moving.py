@@ -19,13 +19,15 @@ from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import ENDS, MARK, MOVED, NEW, UNFINISHED, moved_to, removed, synchronise_folder
+from netregistry.stores.whereabouts import is_own, own
 from netregistry.transfer import EACH, TOLD, compared, count, filled, said, write_all
-from netregistry.whereabouts import is_own, own
 from runtime.errors import HostRefused, TryAgain, escaped
 
 if TYPE_CHECKING:
     from netregistry.stores.base import Store
 
+TRIAL = "00000000"  #: epoch of a file that is made to see whether it can be
+GOES_ON = "nothing was changed, and services go on: mend that first, or do it on another machine"
 LOST = "--lost goes on where what the registry was moved to is lost for good"
 
 
@@ -194,20 +196,56 @@ def back(path: str, where: str, lost: bool = False) -> tuple[str, int]:
                 what = f"the registry was brought back from {escaped(where, 1000)} before, and {escaped(path)} is not there any more"
                 raise HostRefused(what, f"put it back, or restore a backup; {LOST}")
             _nowhere_else(path, where, found)
-        if not there:  # in a new epoch each time: a file that was there once may have had commits in the earlier one
+        if not there:
+            if found.whole:
+                _tried(client, path)  # as long as the registry goes on where it is
+            # in a new epoch each time: a file that was there once may have had commits in the earlier one
             found = _said(client, Facts(secrets.token_hex(4), False, found.source, 0, moved=own(path), came=found.came), found)
         try:
             if not there:
-                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _fetched(client, found, path + NEW)
                 files.replaced(path, path + NEW)
             elif os.path.exists(path + MOVED):
                 files.set_aside(path)
         except OSError as error:
-            raise HostRefused(f"cannot make {escaped(path)}: {error.strerror}") from None
+            raise _stands_still(path, where, f"cannot make {escaped(path)}: {error.strerror}") from None
+        except Overtaken:
+            raise
+        except HostRefused as error:
+            raise _stands_still(path, where, str(error)) from None
+        except TryAgain as error:
+            raise TryAgain(str(_stands_still(path, where, str(error)))) from None
         if not found.arrived:
             found = _said(client, found._replace(arrived=True), found)
         return found.epoch, count(EtcdStore.unfinished(client))
+
+
+def _tried(client: Client, path: str) -> None:
+    """Make once, beside a file, what is to stand there, of what services may go on to change; it is removed again.
+
+    Raises HostRefused, Unavailable where that cannot be: a folder that cannot be written to, no room.
+    """
+    try:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            removed(path + NEW)
+            with SqliteStore.create(path + NEW, TRIAL, unfinished=True) as target:
+                write_all(EtcdStore.unfinished(client), target)
+        finally:
+            with contextlib.suppress(OSError):
+                removed(path + NEW)
+    except OSError as error:
+        raise HostRefused(f"cannot make {escaped(path)}: {error.strerror}", GOES_ON) from None
+    except HostRefused as error:
+        raise HostRefused(str(error), GOES_ON) from None
+    except TryAgain as error:
+        raise TryAgain(f"{error}: {GOES_ON}") from None
+
+
+def _stands_still(path: str, where: str, why: str) -> HostRefused:
+    """Say of a registry which is on its way from an etcd to a file why it did not come there, and how it goes on."""
+    what = f"{why}: the registry stands still: {escaped(where, 1000)} says already that it goes to {escaped(path)}, and no service starts"
+    return HostRefused(what, "mend that, then netcommon registry move --back goes on where it was")
 
 
 def _said(client: Client, goes: Facts, before: Facts) -> Facts:
@@ -263,5 +301,5 @@ def _fetched(client: Client, found: Facts, file: str) -> None:
         write_all(source, target)
         compared(source, target)
         if facts(client) != found:
-            raise HostRefused(f"somebody else has begun with {client.place}, too")
+            raise Overtaken(f"somebody else has begun with {client.place}, too")
         target.note(**{UNFINISHED: ""})

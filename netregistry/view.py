@@ -17,6 +17,7 @@ A refusal is only as good as what it was judged by: before one is given the view
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -169,9 +170,13 @@ class View:
         nic = self._objects.get(keys.nic(key.rpartition("/")[2]))
         for each in report.uses:
             if each == report.mac:
-                yield from _numbers(keys.mac("", each), "macs")
+                found = _numbers(keys.mac("", each), "macs")
             elif nic is not None:
-                yield from _numbers(keys.address(nic.scope, each), "addresses")
+                found = _numbers(keys.address(nic.scope, each), "addresses")
+            else:
+                continue
+            with contextlib.suppress(ValueError):  # a store may hold what no version of this has written
+                yield from tuple(found)
 
     # -- read by everybody
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
 LONGEST_NOTE = 255  #: bytes
+OF_REGISTRY = frozenset(("moved_to", "came"))  #: what of a report is not a node's to say
 
 
 class Sent(NamedTuple):
@@ -104,7 +105,7 @@ class Outbox:
                     removed.append(uuid)
                     flying[uuid] = None
             elif before != (sent := _sent(report)):
-                nics.append({name: value for name, value in write(report).items() if name != "moved_to"})  # not a node's to say
+                nics.append({name: value for name, value in write(report).items() if name not in OF_REGISTRY})
                 flying[uuid] = sent
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}

@@ -285,8 +285,8 @@ class Ownership:
             self._strays.insert(0, (now + self._rules.confirm, Stray(asked.uuid, asked.match, asked.uuid)))
             return
         self._outbox.mark(asked.uuid)
-        if failure.kind == "invalid" and asked.body is not None and asked.body.get("network"):
-            self._homeless.add(asked.uuid)  # the network is another registry's, or gone
+        if failure.kind in ("invalid", "forbidden") and asked.body is not None and asked.body.get("network"):
+            self._homeless.add(asked.uuid)  # the network is another registry's, gone, or not for such a NIC
             self._unknown[asked.uuid] = None
         elif failure.kind == "exists":
             # it is another's, the stream is about to tell it, or the node that the guest has left has not said so yet

@@ -257,7 +257,7 @@ class EtcdAddress(NamedTuple):
 
     @property
     def expected(self) -> str:
-        return 'an address such as "etcd://10.0.0.1:2379,[2001:db8::2]:2379?ca=/FILE&cert=/FILE&key=/FILE&user=NAME&password=/FILE", or ""'
+        return 'an address such as "etcd://10.0.0.1:2379,[2001:db8::2]:2379?ca=/FILE", or ""'
 
     def read(self, value: Any) -> object:
         if not isinstance(value, str) or not value.isascii() or not value.isprintable() or len(value) > LONGEST_ADDRESS:

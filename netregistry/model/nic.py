@@ -88,6 +88,7 @@ class Report(NamedTuple):
     pending: Annotated[tuple[kinds.Name, ...], kinds.Hundred] = ()  #: fields that it has as they are wanted only after its next start
     #: The node that had it as well, or to which it came, when it stopped here: where its guest has gone. The registry alone says it.
     moved_to: kinds.UuidOrNone = ""
+    came: kinds.Time = 0.0  #: since when, without a break, the node says that it has it, and not stopped. The registry alone says it
 
     @property
     def own(self) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ What is given up and still reported is nobody else's: its quarantine begins when
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from netregistry import use
-from netregistry.model import keys
+from netregistry.model import keys, kinds
 from netregistry.model.claim import Claim
 from netregistry.model.kinds import FOREVER
 from netregistry.refusal import Refused
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from netregistry.model.nic import Nic
 
 MOST_CONTENDERS = 100
+OF_NODES = 50  #: of them by nodes that have found something; the others are kept for importers
+OF_ONE_NODE = 8
 
 
 def change(draft: Draft, before: Nic | None, after: Nic | None, contends: bool) -> None:
@@ -51,8 +54,7 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
             return
         if not contends:
             raise Refused("taken", f"{what} belongs to {_named(draft, claim.holder)}", holder=claim.holder)
-        if len(claim.contenders) >= MOST_CONTENDERS:
-            raise Refused("taken", f"{what} has {MOST_CONTENDERS} contenders already")
+        _room_beside(draft, what, claim, nic)
         draft.put(key, claim._replace(contenders=(*(each for each in claim.contenders if each != nic.uuid), nic.uuid)))
         return
     if not contends:
@@ -64,6 +66,18 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
         raise Refused("taken", f"{what} was freed, and is in quarantine until {local_time(claim.until)}", until=claim.until)
     last = claim.last if claim.last != nic.uuid and use.has(draft, key, claim.last) else ""
     draft.put(key, claim._replace(holder=nic.uuid, contenders=(), freed=0.0, until=0.0, last=last))
+
+
+def _room_beside(draft: Draft, what: str, claim: Claim, nic: Nic) -> None:
+    """Raise Refused where too many contend for something already, of one node, of all nodes, or of all: no node keeps others out."""
+    masters = [other.master for each in claim.contenders if each != nic.uuid and (other := draft.nic(each)) is not None]
+    bounds = [(len(claim.contenders), MOST_CONTENDERS, "contenders")]
+    if nic.master.startswith("node:"):
+        bounds.append((masters.count(nic.master), OF_ONE_NODE, "contenders of this node"))
+        bounds.append((sum(each.startswith("node:") for each in masters), OF_NODES, "contenders of nodes"))
+    for count, most, which in bounds:
+        if count >= most:
+            raise Refused("taken", f"{what} has {most} {which} already")
 
 
 def free(draft: Draft, key: str, nic: Nic) -> None:
@@ -85,7 +99,25 @@ def free(draft: Draft, key: str, nic: Nic) -> None:
     claim = quarantined(draft, key, claim)
     if nic.reserved and not claim.reserved:
         claim = claim._replace(reserved=f"{nic.label} had it", cluster=nic.cluster, instance=nic.instance)
-    draft.put(key, claim)
+    settle(draft, key, claim)
+
+
+def settle(draft: Draft, key: str, claim: Claim) -> None:
+    """Write a claim that nobody holds; delete one that is free and of what is never given out: nothing comes of remembering that."""
+    if claim.standing == "free" and not _is_given_out(draft, key):
+        draft.delete(key)
+    else:
+        draft.put(key, claim)
+
+
+def _is_given_out(draft: Draft, key: str) -> bool:
+    """Tell whether allocation may come to a MAC or an address: it is in a subnet of its network, or begins with a prefix of MACs."""
+    kind, scope, what = key.split("/", 2)
+    network = draft.network(scope)
+    if kind == "macs":
+        prefixes = (draft.view.settings.mac_prefix, network.mac_prefix if network is not None else "")
+        return any(prefix and what.startswith(f"{prefix}:") for prefix in prefixes)
+    return network is not None and any(ip_address(what) in subnet for subnet in kinds.subnets(network.subnet, network.subnet6))
 
 
 def quarantined(draft: Draft, key: str, claim: Claim) -> Claim:
@@ -106,14 +138,19 @@ def reserve(draft: Draft, key: str, why: str, cluster: str, instance: str) -> Cl
 
 
 def release(draft: Draft, key: str) -> None:
-    """Take a reservation back, or end a quarantine; a holder keeps what it has. Raises Refused where there is neither."""
+    """Take a reservation back, end a quarantine, or forget what is free; a holder keeps what it has. Raises Refused where there is none."""
     claim = draft.claim(key)
-    if claim is None or not (claim.reserved or claim.standing == "quarantined"):
+    if claim is None or (claim.holder and not claim.reserved):
         raise Refused("missing", f"{_what(key)} is neither reserved nor in quarantine")
+    if claim.standing == "free":
+        draft.delete(key)
+        return
     until = claim.until if claim.reserved else 0.0
     claim = claim._replace(reserved="", cluster="", instance="", until=until)
-    if claim.holder or claim.freed:
+    if claim.holder:
         draft.put(key, claim)
+    elif claim.freed:
+        settle(draft, key, claim)
     else:
         draft.delete(key)  # it was reserved, and never used
 

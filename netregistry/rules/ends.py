@@ -15,7 +15,7 @@ from netregistry.model.kinds import FOREVER
 from netregistry.model.nic import Nic
 from netregistry.request import Done
 from netregistry.rules import holders
-from netregistry.rules.claims import quarantined
+from netregistry.rules.claims import quarantined, settle
 from runtime import validate
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def options(draft: Draft, part: Part) -> Done:
 def quarantine(draft: Draft, part: Part) -> Done:
     """Let what was freed be given out again when its quarantine is over.
 
+    What can never be given out, as an address outside its network's subnets, is forgotten then.
+
     Where a NIC is reported with it, which may be found out only now, it has not begun: it begins when none is any more. None lasts longer
     from now on than the setting says: one that does began while the clock was fast, or the setting was another one.
     """
@@ -48,7 +50,7 @@ def quarantine(draft: Draft, part: Part) -> Done:
     ended = view.due(Claim, draft.now, AT_ONCE)
     for key in ended:
         claim: Claim = draft.get(key)
-        draft.put(key, claim._replace(until=FOREVER if use.still(view, key) else 0.0))
+        settle(draft, key, claim._replace(until=FOREVER if use.still(view, key) else 0.0))
     begun = tuple(islice(use.over(view), AT_ONCE - len(ended)))
     for key in begun:
         draft.put(key, quarantined(draft, key, draft.get(key)))

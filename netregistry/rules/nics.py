@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netcommon.options.tags import value_of
-from netregistry.model import keys
+from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, read_fields, write
 from netregistry.model.nic import Nic
 from netregistry.refusal import Refused
@@ -71,6 +71,8 @@ def add(draft: Draft, part: Part) -> Done:
         taken = there._replace(master=masters.identity(draft.who))
         draft.put(keys.nic(taken.uuid), taken)
         return Done(200, keys.nic(taken.uuid), write(taken))
+    if role == "node":
+        _here_alone(draft, fields["uuid"])
     made = Nic(**fields)._replace(master=masters.identity(draft.who), made=draft.now)
     masters.nic(draft, made, [name for name in fields if name in FIELDS], draft.who)
     if not made.mac and not found and "mac" not in allocate:
@@ -133,6 +135,27 @@ def _left_behind(draft: Draft, nic: Nic) -> bool:
     return latest is not None and latest.time >= nic.made + SETTLED
 
 
+def _here_alone(draft: Draft, uuid: str) -> None:
+    """Raise Refused where another node has a NIC that nobody wants, and has had it for longer: that node, or its cluster, makes it known.
+
+    As "exists", after which an agent asks again: a guest that has come by a migration is here alone when the other node says that it
+    stopped. Who says later that he has it keeps nobody from what is his.
+    """
+    me, seen = draft.who.name, {where: report for where, report, _revision in draft.view.seen(uuid)}
+    here = seen.pop(me, None)
+    for where, report in seen.items():
+        there = draft.node(where)
+        if there is None:
+            continue
+        draft.expect(keys.seen(where, uuid))  # it may start again
+        later = here is not None and here.state != "stopped" and (report.came, where) > (here.came, me)
+        if report.state != "stopped" and not later:
+            detail = (
+                f"NIC {uuid} is {report.state} on {there.name}, as that reports: it is for {there.name}, or its cluster, to make it known"
+            )
+            raise Refused("exists", detail, node=where)
+
+
 def _let_go(draft: Draft, nic: Nic) -> None:
     """Raise Refused where the node from which who asks has taken the NIC over has it still, though stopped: it is defined there."""
     for where, report, _revision in draft.view.seen(nic.uuid):
@@ -191,8 +214,12 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     if after.network and network is None:
         raise Invalid("network", after.network, "the UUID of a network that is there")
     # what somebody else has changed since then (owners, subnets, which options there are) is not held against another field
-    if network is not None and not found and (before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)):
-        _may_be_in(network, after)
+    # and what an importer has found is there, by its own cluster's word
+    node, placed = draft.who.role == "node", before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)
+    if network is not None and placed and (node or not found):
+        _may_be_in(network, after, found)
+    if network is not None and placed and node and found:
+        _is_a_guests(network, before, after)
     if before is None or before.options != after.options:
         _options_are_some(draft, after)
     for each in allocate:
@@ -210,16 +237,28 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     return Done(200 if before else 201, keys.nic(after.uuid), write(after))
 
 
-def _may_be_in(network: Network, nic: Nic) -> None:
-    """Raise Refused where the network is not for such a NIC."""
+def _may_be_in(network: Network, nic: Nic, found: bool) -> None:
+    """Raise Refused where the network is not for such a NIC. ``found``: an address of a family without subnet is no reason."""
     if network.cluster and network.cluster != nic.cluster:
         raise Refused("forbidden", f"{network.name} is of the cluster {network.cluster}", field="network", master=network.cluster)
     if network.owners and nic.owner not in network.owners:
         raise Refused("forbidden", f"{network.name} is for NICs of {', '.join(network.owners)}", field="owner", owners=list(network.owners))
     for each in nic.all_addresses:
-        if not network.holds(each):
+        if not network.holds(each) and not (found and kinds.family(each) not in network.families):
             subnets = " and ".join(subnet for subnet in (network.subnet, network.subnet6) if subnet) or "no subnet"
             raise Invalid("ip" if each == nic.ip else "addresses", each, f"an address in {network.name}, which has {subnets}")
+
+
+def _is_a_guests(network: Network, before: Nic | None, nic: Nic) -> None:
+    """Raise Invalid where a node would have, by a NIC that it has found, an address that no guest is given in the network.
+
+    Such a NIC is known all the same, outside of that network: its agent adds it without one.
+    """
+    had = before.all_addresses if before is not None and before.network == nic.network else ()
+    for each in nic.all_addresses:
+        if each not in had and network.has(each):
+            expected = f"an address for a guest: this is {network.name}'s own, a gateway or one that no host can have"
+            raise Invalid("ip" if each == nic.ip else "addresses", each, expected)
 
 
 def _options_are_some(draft: Draft, nic: Nic) -> None:

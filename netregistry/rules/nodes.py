@@ -139,7 +139,7 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     alive = view.alive(node.uuid)
     made = Reports(request, view.epoch, now, about, alive.incarnation if alive is not None else "")
     changes: list[Put | Delete] = [Put(key, dump(made))]
-    changes += [Put(keys.seen(who.name, report.nic), dump(_moved(view, who.name, report))) for report in wanted.nics]
+    changes += [Put(keys.seen(who.name, report.nic), dump(_noted(view, who.name, report, now))) for report in wanted.nics]
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
     tests = [Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))]
     reports = {**{report.nic: report for report in wanted.nics}, **dict.fromkeys(wanted.removed)}
@@ -151,6 +151,14 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit
+
+
+def _noted(view: View, node: str, report: Report, now: float) -> Report:
+    """Give a report with what the registry alone says of it."""
+    before: Report | None = view.get(keys.seen(node, report.nic))
+    there = before is not None and before.state != "stopped"
+    came = 0.0 if report.state == "stopped" else before.came if there and before is not None else now
+    return _moved(view, node, report)._replace(came=came)
 
 
 def _moved(view: View, node: str, report: Report) -> Report:

@@ -39,20 +39,20 @@ def reserve(draft: Draft, part: Part) -> Done:
 
 
 def release(draft: Draft, part: Part) -> Done:
-    """Let something be given out again: end its reservation, or else its quarantine."""
-    key = _key(draft, part.target)
+    """Let something be given out again: end its reservation, else its quarantine, or forget that it was used."""
+    key = _key(draft, part.target, anywhere=True)
     claims.release(draft, key)
     return Done(200, key, None)
 
 
-def _key(draft: Draft, target: str) -> str:
-    """Give the key of a claim in canonical form. Raises Invalid, Refused."""
+def _key(draft: Draft, target: str, anywhere: bool = False) -> str:
+    """Give the key of a claim in canonical form. ``anywhere``: also outside of its network's subnets. Raises Invalid, Refused."""
     kind, _, rest = target.partition("/")
     scope, _, what = rest.partition("/")
     if kind == "addresses":
         what = read(Address, {"address": what}).address
         network = draft.network(scope)
-        if network is not None and not network.holds(what):
+        if network is not None and not anywhere and not network.holds(what):
             raise Invalid("target", what, f"an address in {network.name}")
         key = keys.address(scope, what)
     elif kind == "macs":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from netregistry.model.codec import Invalid
 from netregistry.refusal import Refused
 from netregistry.roles import NEWCOMER
+from netregistry.service.limits import Gate, network
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -26,16 +27,17 @@ DEEPEST = 40  #: how deep a body's lists and objects may lie in each other
 MOST = 20_000  #: lists and objects of a body
 TEXTS = 50_000  #: texts, the names of fields among them
 OF_NEWCOMERS = 20 << 10  #: bytes; a request for a certificate has 16 KiB at most (netregistry.authority.x509)
-SHORT = 32 << 10  #: bytes that are read in a few milliseconds at most
+SHORT = 4 << 10  #: bytes that are read in a millisecond at most
+AT_ONCE = 8  #: bodies of one identity that are on their way: more of them wait until these are here
 BRACKETS = b"[]{}"
 OTHERS = bytes(set(range(256)).difference(BRACKETS))
 
 
 class Bodies:
-    """Read bodies of requests. ``most``: bytes of one."""
+    """Read bodies of requests. ``most``: bytes of one; ``seconds``: for one to come. For one event loop."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most, self._seconds, self._coming = most, seconds, Gate(AT_ONCE)
         self._pool = ThreadPoolExecutor(1, "bodies")
 
     def close(self) -> None:
@@ -44,7 +46,13 @@ class Bodies:
 
     async def read(self, request: web.Request, who: Identity, route: Route | None = None) -> Any:
         """Read a body of JSON; nothing where the endpoint takes none. Raises Refused, Invalid."""
-        data = await _received(request, OF_NEWCOMERS if who.role == NEWCOMER else self._most)
+        most = OF_NEWCOMERS if who.role == NEWCOMER else self._most
+        async with self._coming.through((who.role, who.name or network(who.origin))):
+            try:
+                async with asyncio.timeout(self._seconds):
+                    data = await _received(request, most)
+            except TimeoutError:
+                raise Refused("busy", f"the body has not come within {self._seconds:g} seconds: send it at once", retry_after=1) from None
         if route is not None and route.body is None:
             if data:
                 raise Invalid("body", len(data), f"no body for {route.method} {route.path}")

@@ -37,7 +37,7 @@ def refusal(refused: Refused) -> bytes:
 
 
 class Connection(web.RequestHandler):
-    """One connection of a service's. ``gone``: called when it has ended.
+    """One connection of a service's. ``gone``: called when it has ended; ``known``: when its certificate was found to count.
 
     ``looks``: nothing but pages is asked for on it, by somebody who looks alone.
 
@@ -50,6 +50,7 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
         self._figures, self._lines = figures, log
         self.gone: Callable[[], object] = lambda: None
+        self.known: Callable[[], object] = lambda: None
         self.looks, self.secured, self.recognised, self.encoded = looks, False, False, b""
         self.certificate: Mapping[str, Any] = {}
 

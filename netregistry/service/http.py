@@ -72,7 +72,8 @@ class Service:
     def __init__(self, registry: Registry, version: str, limits: Limits) -> None:
         self.registry, self.version, self._limits = registry, version, limits
         self._pool = ThreadPoolExecutor(1, "registry")
-        self._bodies = Bodies(limits.body)
+        self._document = _encoded(document(version))  # it takes milliseconds to make
+        self._bodies = Bodies(limits.body, limits.receiving)
         self._copying = asyncio.Lock()
         self.waiting = 0  #: requests that wait their turn
         self._rate, self._gate = Rate(limits, time.monotonic), Gate(limits.each)
@@ -201,9 +202,13 @@ class Service:
         _ASKING.set((who.role, who.name or network(who.origin)))
         if one is not None and not (connection := _of(request)).recognised:
             await self.turn(self.registry.recognise, one, connection.encoded)
-            connection.recognised = True
+            if not connection.recognised:
+                connection.recognised = True
+                connection.known()
         elif one is not None:
             await self.turn(self.registry.admit, one)
+        if one is not None:
+            self._rate.count(who)  # of all his certificates, now that this one counts: he may renew it as often as he likes
         check(what, who.role)
         return who, one
 
@@ -224,7 +229,7 @@ class Service:
         if route.name in special:
             return await special[route.name](request, who, wanted)
         if route.name == "openapi":
-            return _json(200, document(self.version))
+            return web.Response(status=200, body=self._document, content_type="application/json")
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
         body, revision, age = await self.turn(self._look, who, route, dict(request.match_info), wanted)

@@ -31,6 +31,7 @@ class Limits(NamedTuple):
     each: int = 4  #: requests of one identity that are in line at once: more of them wait until these are done
     beat: float = 3.0  #: seconds from one sign of life on a stream to the next
     sending: float = 30.0  #: seconds for a hearer to take what it is sent
+    receiving: float = 30.0  #: seconds for a body to come
 
 
 def within(limits: Limits) -> Limits:

@@ -23,6 +23,7 @@ PARTS = 10  #: in which all streams are given a sign of life: requests come in b
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes one for each line
 BOUND = 4 << 20  #: bytes that wait for one hearer, beside what it is told at first
 TOGETHER = 256 << 20  #: bytes that wait for all of them
+OF_ONE = 16  #: streams of one identity that are no sign of life
 PIECE = 64 << 10  #: bytes that are taken at once: what is on its way to a hearer is in memory twice, in the clear and not
 
 
@@ -134,7 +135,10 @@ class Streams:
         """Begin a stream, behind the revision ``start`` or ("") at the beginning. Raises Refused."""
         if self.ended:
             raise Refused("unavailable", "the service stops: try again", retry_after=2)
-        if len(self._channels) >= self._most:
+        looks = channel.credential is not None and not channel.incarnation
+        if looks and sum(other.whose == channel.whose and not other.incarnation for other in self._channels) >= OF_ONE:
+            raise Refused("too-many", f"{OF_ONE} streams of {channel.whose[0]} {channel.whose[1]} are open", retry_after=30)
+        if len(self._channels) >= self._most and not (channel.incarnation and self._made_room()):
             raise Refused("too-many", f"{self._most} streams are open: try again later", retry_after=30)
         lines = self.recent.resumed(view, channel.stream, start) if start else channel.stream.begin(view)
         channel.put([_encoded(line) for line in lines], first=True)
@@ -143,6 +147,18 @@ class Streams:
         self._channels[channel] = None
         self._of.setdefault(channel.node, {})[channel] = None
         self._bound()
+
+    def _made_room(self) -> bool:
+        """End one of the streams that are no node's sign of life, of the identity that has the most of them; tell whether there was any."""
+        each = Counter(channel.whose for channel in self._channels if not channel.incarnation)
+        if not each:
+            return False
+        ((most, _count),) = each.most_common(1)
+        self.close(
+            next(channel for channel in self._channels if channel.whose == most and not channel.incarnation),
+            f"{self._most} streams are open, and a node needs one: try again later",
+        )
+        return True
 
     def _bound(self) -> None:
         """Cut off who keeps too much waiting in all: of those for whom the most does, the slowest first. So nobody does it to others."""

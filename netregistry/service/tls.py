@@ -33,6 +33,7 @@ HANDSHAKE = 10.0  #: seconds
 HANDSHAKES = 256  #: at a time
 NEWCOMERS = 128  #: connections without a certificate at a time
 OF_ONE = 64  #: connections by one certificate at a time; an agent has two
+OF_HOLDER = 128  #: by all certificates of one identity
 UNPRIVILEGED = 1024  #: the first port that may be listened on without a capability (ip(7), capabilities(7))
 FAREWELL = 1.0  #: seconds for the other side to end a connection that is ended here
 MOMENT = 0.5  #: seconds for who is refused to end the connection
@@ -121,6 +122,7 @@ class Door:
         self._within: dict[Connection, asyncio.TimerHandle | None] = {}  # when who has no certificate has to go
         self._newcomers: dict[Connection, str] = {}
         self._of: dict[tuple[str, str], dict[Connection, None]] = {}  # those of one identity by one certificate
+        self._known: dict[str, dict[Connection, None]] = {}  # those of one identity by certificates that count
         self._empty = asyncio.Event()
 
     def renewed(self) -> None:
@@ -184,8 +186,8 @@ class Door:
             return
         if made.transport is None:
             return  # gone already
-        self._within[made] = None if made.certificate else loop.call_later(STAY, transport.abort)
-        made.gone = partial(self._left, made)
+        self._within[made] = loop.call_later(STAY, transport.abort)  # until it is known to be somebody's
+        made.gone, made.known = partial(self._left, made), partial(self._recognised, made, address)
         if made.certificate:
             self._counted(made, address)
             return
@@ -205,6 +207,26 @@ class Door:
         there[made] = None
         if len(there) > OF_ONE:
             self._end_first(made.whose, address)
+
+    def _recognised(self, made: Connection, address: str) -> None:
+        """Note whose connection it is by a certificate that counts; of one too many the one that is there longest is ended.
+
+        He may renew his certificate as often as he likes, so there is a bound for all of them.
+        """
+        if made not in self._within:
+            return  # gone already
+        if (end := self._within[made]) is not None:
+            end.cancel()
+            self._within[made] = None
+        name = made.whose[0]
+        there = self._known.setdefault(name, {})
+        there[made] = None
+        if len(there) > OF_HOLDER:
+            longest = next(iter(there))
+            del there[longest]
+            self._away.note("busy", address, f"{OF_HOLDER} connections of {name.removeprefix(URN)} are open: the first of them is ended")
+            if longest.transport is not None:
+                longest.transport.abort()
 
     def relieve(self) -> None:
         """End a connection of the identity that has the most, where there can be no more: by many certificates one may have them all."""
@@ -234,6 +256,10 @@ class Door:
                 del self._of[made.whose]
         if end is not None:
             end.cancel()
+        if made.recognised and (known := self._known.get(made.whose[0])) is not None:
+            known.pop(made, None)
+            if not known:
+                del self._known[made.whose[0]]
         if not self._within:
             self._empty.set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from netregistry import moving, transfer
 from netregistry.stores import files
+from netregistry.stores.base import Unavailable
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, begun, facts
@@ -240,6 +242,20 @@ def test_a_move_is_not_said_to_be_done_by_an_etcd_that_has_another_registry(regi
         refused(registry, 69, f"moved to '{one.url}' before", "move", "--to", second.url)
 
 
+def test_a_store_that_the_settings_name_before_the_move(registry: Registry, one: Cluster) -> None:
+    """The page says it the other way round. Whatever is tried then, no empty registry comes to be beside the real one."""
+    registry.kept_by(one.url)
+    refused(registry, 69, "there is no registry in", "serve")
+    refused(registry, 69, "move --to", "init")
+    assert one.said() == b"" and registry.file.exists()
+    refused(registry, 69, f"store names '{one.url}'", "move", "--to", "etcd://127.0.0.1:1")
+    said = registry.command("move", "--to", one.url).stdout
+    assert 'store = "' not in said and not registry.file.exists()
+    with serving(registry):
+        assert named(registry) == ["first"]
+    refused(registry, 69, "kept in an etcd already", "move", "--to", one.url)
+
+
 # -- back to a file
 
 
@@ -264,6 +280,47 @@ def test_a_registry_is_brought_back_and_the_etcd_is_served_no_more(registry: Reg
     registry.kept_by(one.url)
     with serving(registry):
         assert named(registry) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["read-only", "full"])
+def test_a_folder_that_takes_no_file_is_found_before_services_end(registry: Registry, one: Cluster, full: bool) -> None:
+    registry.command("move", "--to", one.url)
+    registry.kept_by(one.url)
+    registry.start()
+    folder = str(registry.file.parent)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", folder], check=True)
+    try:
+        if not full:
+            subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        refused(registry, 75 if full else 69, "services go on", "move", "--back")
+        assert os.listdir(folder) == [] and b'"whole": true' in one.said()
+        assert named(registry, "second") == ["first", "second"]
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    registry.command("move", "--back")
+    registry.ended(75)
+    registry.kept_by()
+    with serving(registry):
+        assert named(registry) == ["first", "second"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Unavailable("it is full")])
+def test_a_registry_that_stands_still_on_its_way_says_how_it_goes_on(
+    registry: Registry, one: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    registry.command("move", "--to", one.url)
+
+    def fails(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "_fetched", fails)
+        with pytest.raises(NetcommonError, match=r"stands still.*move --back goes on"):
+            moving.back(str(registry.file), one.url)
+    assert b'"whole": false' in one.said()
+    moving.back(str(registry.file), one.url)
+    with serving(registry):
+        assert named(registry) == ["first"]
 
 
 def test_an_etcd_whose_file_is_lost_is_restored_when_somebody_says_so(registry: Registry, one: Cluster, tmp_path: Path) -> None:
@@ -306,7 +363,7 @@ def test_a_way_back_that_was_ended_is_begun_again_there_alone(
 def machine(patch: pytest.MonkeyPatch, tmp_path: Path, number: str) -> None:
     """Let this be another machine of the same name, as one that was cloned."""
     (tmp_path / "machine-id").write_text(number * 32)
-    patch.setattr("netregistry.whereabouts.MACHINE_ID", str(tmp_path / "machine-id"))
+    patch.setattr("netregistry.stores.whereabouts.MACHINE_ID", str(tmp_path / "machine-id"))
     patch.setattr("socket.gethostname", lambda: "vm")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -124,9 +125,14 @@ def mac_of(device: str) -> str:
     return str(ask("ip", "-j", "link", "show", "dev", device)[0]["address"])
 
 
+def at_once() -> None:
+    """Let nobody else have the processor before the process: from the tap's MAC to the word to the guest are the pings that are lost."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+
 def adopt(action: str = "adopted") -> dict[str, str]:
     words = [sys.executable, "-m", "netcommon.cli", "adopt", "web", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False, preexec_fn=at_once)
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = json.loads(done.stdout)["nics"]
     assert made["action"] == action, made

@@ -37,7 +37,7 @@ PROGRAMS = {
     "environment": {"git": "git"},
     "runtime": {},
     "unit": {"ovs-ofctl": "openvswitch-common"},
-    "guard": {"ip": "iproute2", "nft": "nftables", "sysctl": "procps"},
+    "guard": {"find": "findutils", "ip": "iproute2", "nft": "nftables", "sysctl": "procps"},
     "kernel": {
         "ip": "iproute2",
         "ping": "iputils-ping",

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 from tests.support import frames
 from tests.support.forged import ethernet, ipv4, ipv6, udp
@@ -41,6 +42,8 @@ class Ways:
         run("nft", "add table inet watch; add chain inet watch ways { type filter hook forward priority -400; }")
         for table, device in self.devices.items():
             node.outside(device)
+            # It has a link-local address a moment after its carrier; until then nothing can be announced there.
+            wait_until(partial(run, "ip", "-6", "address", "show", "dev", device, "scope", "link", "-tentative"), 5, device)
             for family, word in (("-4", "ipv4"), ("-6", "ipv6")):
                 run("ip", family, "route", "add", "default", "dev", device, "table", table)
                 rule = f"iifname tap0 oifname {device} meta nfproto {word}"

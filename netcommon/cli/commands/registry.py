@@ -23,6 +23,8 @@ from netcommon.cli.registry_client import (
     as_root,
     authority_keys,
     client,
+    file_of,
+    in_etcd,
     node_of,
     served,
     show_list,
@@ -35,7 +37,7 @@ from netcommon.cli.registry_client import (
     whole,
 )
 from netcommon.views.live.events import moment
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, escaped
 from runtime.moment import local_time
 
 #: Without it, the service alone cannot run.
@@ -68,10 +70,13 @@ def init(app: App, as_json: bool) -> None:
     """Make a registry that holds nothing, and its authority.
 
     It is a file in /var/lib/netregistry, or in the etcd that [registry] store names. The authority lets other machines in; its key is in
-    the folder /var/lib/netregistry/authority. A registry that is there stays as it is.
+    the folder /var/lib/netregistry/authority. A registry that is there stays as it is; where one is in the file, none is made in an etcd.
     """
     as_root(app)
     path, without = store_of(app), ""
+    if in_etcd(app) and os.path.lexists(file_of(app)):
+        remedy = f"netcommon registry move --to the same etcd brings it there; to begin with nothing, move {escaped(file_of(app))} away"
+        raise HostRefused(f"a registry is in {escaped(file_of(app))}", remedy)
     epoch = import_module("netregistry.stores.opening").begin(path)
     try:
         registry_certificates.module_of("netregistry.authority.key_files").begin(path, authority_keys(app))

@@ -19,7 +19,7 @@ from netcommon.cli.commands.registry_objects import dry_option
 from netcommon.cli.output import answer, json_option, say
 from netcommon.cli.progress import progress_option, steps
 from netcommon.cli.registry_client import as_root, client, elsewhere, file_of, in_etcd, served, store_of, text, warn_of_key
-from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError
+from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError, escaped
 
 STREAM = "-"
 
@@ -146,7 +146,7 @@ def move(app: App, where: str, back: bool, lost: bool, as_json: bool) -> None:
         raise click.UsageError("one of --to ADDRESS and --back says where")
     moving, settings = import_module("netregistry.moving"), app.paths.config
     if not back and in_etcd(app):
-        raise HostRefused("the registry is kept in an etcd already", "--back brings it to the file; backup and restore bring it elsewhere")
+        _not_moved(app, where)
     if back and not in_etcd(app):
         raise HostRefused("[registry] store names no etcd to bring the registry back from", f"name the one that keeps it in {settings}")
     at, act, source = (file_of(app), moving.back, store_of(app)) if back else (where, moving.move, where)
@@ -156,7 +156,19 @@ def move(app: App, where: str, back: bool, lost: bool, as_json: bool) -> None:
         return
     say(f"{count} keys are in {at} now, epoch {epoch}")
     next_step = "no store" if back else f'store = "{where}"'
+    if not back and in_etcd(app):
+        say("next: systemctl start netcommon-registry")
+        return
     say(f"next: {next_step} below [registry] in {settings}; systemctl start netcommon-registry")
+
+
+def _not_moved(app: App, where: str) -> None:
+    """Raise HostRefused where the settings name an etcd, unless it is where the registry in the file goes: they were written first."""
+    if not os.path.lexists(file_of(app)):
+        raise HostRefused("the registry is kept in an etcd already", "--back brings it to the file; backup and restore bring it elsewhere")
+    if where != store_of(app):
+        remedy = f"name that one, or another one in {app.paths.config}"
+        raise HostRefused(f"[registry] store names {escaped(store_of(app), 1000)}, and --to {escaped(where, 1000)}", remedy)
 
 
 @click.command("export")

@@ -222,3 +222,25 @@ def test_what_an_older_version_has_taken_in_with_an_id_of_long_ago_is_kept_as_lo
     registry.local.catch_up()
     registry.passes(61)
     assert any(b"web1" in item.value for item in registry.store.list("history/").items)
+
+
+def test_what_is_never_given_out_is_not_remembered_for_ever(registry: Registry) -> None:
+    """A node can have and give up addresses outside of a network without end."""
+    who, blue = registry.join(0), registry.network(subnet="", subnet6="2001:db8::/64")
+    addresses = [f"203.0.113.{number}" for number in range(1, 5)]
+    outside = [f"addresses/{blue}/{each}" for each in addresses]
+    nic = registry.nic(who, network=blue, addresses=addresses, mac="aa:00:00:00:00:01", found=True)
+    elsewhere = registry.nic(who, ip="192.0.2.1")
+    within = registry.nic(network=blue, ip="2001:db8::7")
+    for each in (nic, elsewhere, within):
+        registry.do("nic.delete", each.uuid)
+    registry.do("claim.release", outside[0])
+    assert registry.claim(outside[0]) is None and registry.claim(outside[1]) is not None
+    registry.passes(3700)
+    registry.passes(1)
+    assert list(registry.local.view.all("addresses")) == [f"addresses/{blue}/2001:db8::7"], "what allocation may come to is"
+    assert {key.rpartition("/")[2] for key in registry.local.view.all("macs")} == {elsewhere.mac, within.mac}
+    for key in (*registry.local.view.all("addresses"), f"macs/none/{elsewhere.mac}"):
+        registry.do("claim.release", key)
+        assert registry.claim(key) is None
+        assert registry.refused("claim.release", key)["kind"] == "missing"

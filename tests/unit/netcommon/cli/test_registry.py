@@ -393,3 +393,13 @@ def test_what_is_old_is_said_to_be(cli: Cli, service: Served, monkeypatch: pytes
     for look in looks:
         said = cli("registry", *look)
         assert said.stderr.count(words) == 1 and words not in said.stdout, look
+
+
+def test_no_registry_is_made_in_an_etcd_beside_one_in_a_file(cli: Cli) -> None:
+    cli("registry", "init")
+    folder = cli.root / "etc/netcommon"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text('[registry]\nstore = "etcd://127.0.0.1:1"\n')
+    assert "move --to the same etcd" in cli("registry", "init", status=69).stderr
+    assert "store names" in cli("registry", "move", "--to", "etcd://127.0.0.1:2", status=69).stderr
+    assert (cli.root / "var/lib/netregistry/registry.sqlite").exists()

@@ -66,7 +66,7 @@ def test_what_each_page_says(service: Served, filled: dict[str, str]) -> None:
     shown = look(service, f"/nodes/{node}")
     assert "It should provide, and does not: prod" in shown.text and "eth0 down aa:00:00:00:00:99" in shown.text
     shown = look(service, f"/networks/{blue}")
-    assert "Can be given out 5 NICs have 1 Reserved 0 In quarantine 0 Free 4" in shown.text
+    assert "Can be given out 5 NICs have 1 Reserved 0 In quarantine 0 Not wanted, and in use 0 Free 4" in shown.text
     assert "operator root nic.add nic web1/0 made" in look(service, "/history").text
     shown = look(service, f"/nics/{nic}/history")
     assert "nic.add" in shown.text and "network.add" not in shown.text and "network blue" in shown.text

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netregistry import whereabouts
-from netregistry.whereabouts import is_own, own
+from netregistry.stores import whereabouts
+from netregistry.stores.whereabouts import is_own, own
 
 FILE = "/var/lib/netregistry/registry.sqlite"
 

@@ -1,0 +1,128 @@
+"""One identity has its share, by however many certificates, and waits for nobody for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netregistry.credentials import Credentials
+from netregistry.model.certificate import Credential
+from netregistry.model.history import Identity
+from netregistry.refusal import Refused
+from netregistry.service import bodies, tls
+from netregistry.service.limits import Limits
+from netregistry.service.streams import OF_ONE, Channel, Streams
+from tests.support.registry import NODES, Registry
+from tests.support.service import SECONDS, served
+from tests.support.tls import secured
+
+AGENT = "cccccccc-1111-4111-8111-111111111111"
+
+
+def channel(name: str, serial: str = "1", incarnation: str = "") -> Channel:
+    credential = Credential("node" if incarnation else "reader", NODES[0] if incarnation else name, serial, "a", 0.0)
+    return Channel(NODES[0], incarnation, lambda: None, credential)
+
+
+def test_a_reader_has_few_streams_by_however_many_certificates(registry: Registry) -> None:
+    view = registry.local.view
+    streams = Streams(view, 100)
+    for number in range(OF_ONE):
+        streams.open(view, channel("mallory", str(number)), "")
+    with pytest.raises(Refused) as refused:
+        streams.open(view, channel("mallory", "z"), "")
+    assert refused.value.kind == "too-many" and "reader mallory" in refused.value.detail
+    streams.open(view, channel("ann"), "")
+
+
+def test_a_nodes_sign_of_life_goes_before_who_only_looks(registry: Registry) -> None:
+    view = registry.local.view
+    streams = Streams(view, 4)
+    looking = [channel(name) for name in ("mallory", "mallory", "ann", "mallory")]
+    for each in looking:
+        streams.open(view, each, "")
+    with pytest.raises(Refused):
+        streams.open(view, channel("bob"), "")
+    own = channel("", incarnation=AGENT)
+    streams.open(view, own, "")
+    assert streams.count == 4 and streams.nodes() == {NODES[0]: AGENT}
+    assert [bool(each.ended) for each in looking] == [True, False, False, False], "of who has the most, the longest there"
+
+
+def test_half_a_body_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    with served(tmp_path, Limits(receiving=0.5)) as service, socket.socket(socket.AF_UNIX) as plain:
+        plain.settimeout(SECONDS)
+        plain.connect(service.path)
+        plain.sendall(b"POST /v1/nics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{")
+        assert plain.recv(100).startswith(b"HTTP/1.1 503"), "within half a second, and not for ever"
+
+
+def test_bodies_of_one_identity_come_by_few_and_others_need_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    coming: list[str] = []
+
+    async def received(request: Any, _most: int) -> bytes:
+        coming.append(request)
+        await asyncio.Event().wait()
+        return b""
+
+    monkeypatch.setattr(bodies, "_received", received)
+
+    async def asked() -> None:
+        found = bodies.Bodies(1 << 20, 60.0)
+        names = [NODES[0]] * (bodies.AT_ONCE + 5) + [NODES[1]]
+        asking = [asyncio.ensure_future(found.read(name, Identity("node", name))) for name in names]  # type: ignore[arg-type]
+        while len(coming) < bodies.AT_ONCE + 1:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert coming == [NODES[0]] * bodies.AT_ONCE + [NODES[1]]
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        found.close()
+
+    asyncio.run(asked())
+
+
+def test_the_document_of_the_endpoints_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    from netregistry.service import http
+
+    real = http.document
+    monkeypatch.setattr(http, "document", lambda version: made.append(version) or real(version))
+    with served(tmp_path) as service:
+        one, other = (service.say("GET", "/v1/openapi.json") for _ in range(2))
+    assert one.status == 200 and one.body == other.body and one.body["openapi"] == "3.1.0" and len(made) == 1
+
+
+def test_all_certificates_of_one_identity_have_one_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of connections the longest there is ended; of requests there are as many as by one certificate."""
+    monkeypatch.setattr(tls, "OF_HOLDER", 2)
+    with secured(tmp_path, Limits(rate=0.001, burst=10.0)) as registry, contextlib.ExitStack() as stack:
+        certificates = [registry.join("reader", "ann") for _ in range(2)]
+        other = registry.join("reader", "bob")
+
+        def opened(one: Credentials) -> socket.socket:
+            plain = socket.create_connection(("localhost", registry.port))
+            found = stack.enter_context(registry.shown(one).context().wrap_socket(plain, server_hostname="localhost"))
+            found.settimeout(SECONDS)
+            return found
+
+        def asked(each: socket.socket) -> bytes:
+            each.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            said = each.recv(1 << 16)
+            while said and not said.endswith(b"}"):  # the head may come by itself
+                said += each.recv(1 << 16)
+            return said[9:12]
+
+        there = [opened(certificates[number]) for number in (0, 1, 0)]
+        assert [asked(each) for each in there] == [b"200"] * 3
+        with contextlib.suppress(ConnectionError):
+            assert not there[0].recv(1), "the third one has ended the first"
+        assert [asked(there[1]) for _ in range(8)] == [b"200"] * 7 + [b"429"], "ten of all together: by its own certificate it is the ninth"
+        assert asked(opened(other)) == b"200"
