@@ -44,6 +44,13 @@ def name(number: int) -> str:
     return f"web{number}"
 
 
+def passes(seconds: float) -> None:
+    """Let time pass: what is measured is that nothing happens."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, 1.0))
+
+
 class Figures(dict[str, float]):
     """Figures by what they are of; each is said when it is known."""
 
@@ -189,9 +196,9 @@ class Bench:
 
     def idle(self, mock: int, seconds: float) -> None:
         """Measure what both processes need while nothing happens."""
-        time.sleep(min(SETTLED, seconds))
+        passes(min(SETTLED, seconds))
         before = cpu(mock), cpu(self.registry.pid)
-        time.sleep(seconds)
+        passes(seconds)
         after = cpu(mock), cpu(self.registry.pid)
         for what, begin, end in zip(("mock process", "service"), before, after, strict=True):
             self.figures.note(f"{what}, idle, % of a CPU", (end - begin) / seconds * 100)
