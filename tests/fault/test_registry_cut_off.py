@@ -16,6 +16,7 @@ import pytest
 from netregistry import credentials
 from netregistry.client import Client, Problem
 from netregistry.credentials import Credentials
+from netregistry.service.streams import OF_ONE
 from runtime.errors import NetcommonError
 from tests.support.bootstrap import VENV
 from tests.support.netns import wait_until
@@ -25,7 +26,7 @@ from tests.support.tls import free_port
 
 GONE = 25.0  #: seconds after which a node counts as gone, as docs/registry.md says
 ENDED = 45.0  #: and its connections have ended
-HEARERS, NICS = 40, 2000
+HEARERS, NICS = OF_ONE, 2000
 EACH = 600  #: KiB that a hearer takes who does not read: what it is to be told, some 400, and little more
 OPTIONS = [{"name": "rate_in", "value": "100mbit"}, {"name": "firewall", "value": "protected"}]
 
@@ -113,7 +114,7 @@ def test_a_cable_that_is_out_for_a_moment(registry: Registry, tmp_path: Path) ->
 
 
 def test_hearers_that_do_not_read_take_little_and_are_cut_off(registry: Registry, tmp_path: Path) -> None:
-    """As many as one certificate may have, each with the whole cluster to be told; the cluster's node has its stream all the while."""
+    """As many as one reader may have, each with the whole cluster to be told; the cluster's node has its stream all the while."""
     one = joined(registry, tmp_path / "machine")
     reader = Path(joined(registry, tmp_path / "reader", "mallory").folder)
     context = credentials.trusting(str(reader / credentials.AUTHORITIES))

@@ -292,7 +292,9 @@ def test_what_is_there_is_not_written_over(one: Cluster, tmp_path: Path) -> None
     registry.kept_by(one.url)
     assert registry.command("init", check=False).returncode == 69
     one.clear()
-    registry.command("init")
+    refused = registry.command("init", check=False)  # it would be an empty one beside the file, which is one
+    assert refused.returncode == 69 and one.keys() == {}
+    Registry(tmp_path / "another", one.url).command("init")
     assert registry.command("move", "--to", one.url, check=False).returncode == 69
     (tmp_path / "one/etc/netcommon/config.toml").unlink()
     refused = registry.command("move", "--to", one.url, check=False)
