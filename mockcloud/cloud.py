@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import PROFILES, Admin, External, add, build, taken
-from mockcloud.hypervisor import Hypervisor
+from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry
 from mockcloud.replaced.scheduler import Scheduler
@@ -29,7 +29,7 @@ from runtime.folder import Folder
 from runtime.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mockcloud.replaced.transport import Client
     from mockcloud.stored import Vm
@@ -38,6 +38,7 @@ NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs
 OUI = "02:4d:43"  #: of admin NICs: locally administered
 ADMINS = {"uuid": str(uuid.uuid5(NAMESPACE, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
 CLUSTER = "mock"  #: that its nodes and instances are of
+VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
@@ -61,6 +62,7 @@ class MockCloud:
             raise HostRefused(f"there is no hardware profile {profile!a:.80}", f"one of {', '.join(PROFILES)}")
         self.root, self._profile = os.path.abspath(root), profile
         self.log: list[str] = []
+        self.hear: Callable[[str], None] = lambda line: None  #: is told each line of the log
         self._lock = state.lock(self.root)
         try:
             self._open(seed)
@@ -78,11 +80,15 @@ class MockCloud:
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
+        self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
+        self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()
 
     def _note(self, name: str, text: str) -> None:
-        self.log.append(f"{self.scheduler.now:.6f} {name} {text}")
+        line = f"{self.scheduler.now:.6f} {name} {text}"
+        self.log.append(line)
+        self.hear(line)
 
     def _keep(self) -> None:
         self._loop.after(state.KEPT, self._keep)
@@ -278,7 +284,7 @@ class MockCloud:
         nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only]
         limits.check(len(nodes), len(nodes), limits.room(self.root))
         for each in nodes:
-            if each.uuid not in self.nodes:
+            if each.uuid not in self.nodes and each.uuid not in self.off:
                 self.failed.pop(each.uuid, None)
                 try:
                     self._start(each)
@@ -317,6 +323,9 @@ class MockCloud:
     def ready(self, nodes: Iterable[str], seconds: float) -> None:
         """Start agents of nodes that have none, and return when they are in step with the registry. Raises TryAgain after ``seconds``."""
         wanted = [each for each in nodes if each not in self.nodes]
+        for each in wanted:
+            if each in self.off:
+                raise NodeOff(self.off[each].name)
         if not wanted:
             return
         self.start(0.0, wanted)
@@ -338,11 +347,47 @@ class MockCloud:
                 del self.hypervisors[each]
                 node.close()
 
+    # -- power
+
+    def crash(self, node: str) -> None:
+        """Let a node lose its power: its kernel, its guests and its agent are gone at once, and its disk is as it was. Raises HostRefused.
+
+        Its registry is not told that connections have ended.
+        """
+        machine = self.nodes.pop(node, None)
+        if machine is None:
+            raise HostRefused(f"node {node!a:.80} has no agent that runs", "list says which there are")
+        self.hypervisors.pop(node).off = True
+        self.registry.wire.dead.add(node)
+        machine.kill()
+        self.off[node] = machine
+        for vm in stored.of_node(self.root, node)[0]:
+            if vm.state == "incoming":
+                stored.forget(self.root, node, vm.uuid)
+            elif vm.runs:
+                gone = tuple(each._replace(tap="", device=0) for each in vm.interfaces)
+                stored.keep(self.root, node, vm._replace(state="crashed", pid=0, interfaces=gone))
+
+    def boot(self, node: str) -> None:
+        """Switch a node on that has crashed: another boot, nothing in /run and /proc, and its agent starts. Raises HostRefused."""
+        if node not in self.off:
+            raise HostRefused(f"node {node!a:.80} has not crashed", "crash it first")
+        del self.off[node]
+        for path in (f"{self.root}/{SERVERS}/{node}/{name}" for name in VOLATILE):
+            shutil.rmtree(path, ignore_errors=True)
+        stored.count(self.root, node, stored.Counters(stored.counters(self.root, node).boot + 1))
+        self.registry.wire.dead.discard(node)
+        one = sysinfo.read(self.root, node)
+        if one is not None:
+            self._places = None
+            self._start(one)
+
     def close(self) -> None:
         """End all agents and the registry; what is on disk stays."""
         self.stop(list(self.nodes))
         self._write(closed=True)
-        self.registry.stop()
+        if self.registry.wire.registry is not None:
+            self.registry.stop()
         self.watcher.close()
         os.close(self._lock)
 

@@ -33,6 +33,7 @@ class Interface(NamedTuple):
     tap: kinds.NameOrNone = ""
     device: Number = 0
     plugged: bool = False  #: after the start: it is not on QEMU's command line
+    unset: bool = False  #: its hook has failed when the guest had come already: nothing was set up for it
 
 
 class Vm(NamedTuple):

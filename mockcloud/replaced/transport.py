@@ -9,7 +9,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from netagent.sync.messages import Ended, Failed, Failure, Line
+from netagent.sync.messages import Ended, Failed, Failure, Hello, Line
 from netagent.sync.session import SECONDS, answered, failure_of
 from netregistry.client import SILENT, Answer, Problem
 from netregistry.model.codec import Invalid
@@ -37,27 +37,36 @@ if TYPE_CHECKING:
 
 LATENCY = 0.0005, 0.005  #: seconds from one side to the other: the least and the most
 CROWDED = 0.05  #: seconds until a hearer that has too much to do is asked again
+COPY = 40.0  #: seconds until a copy of a request comes, at most: longer than an answer is waited for
+DEAF = ("both", "requests")  #: ways that are cut so that the registry hears nothing
 
 
 class Wire:
     """The way between the nodes and their registry. ``registry``: None while its service is stopped.
 
-    ``cut``: nodes whose way is cut: "both", or "answers" where the registry is reached, and nothing comes back.
+    ``cut``: nodes whose way is cut: "both"; "answers" where the registry is reached, and nothing comes back; "requests" where it is not,
+    and its streams are heard. ``slow``: seconds that everything takes longer, at most; ``copies``: the share of requests of which a copy
+    comes late; ``dead``: nodes that have lost their power; ``lacks``: what nodes of an older version do not know of a service.
+    ``loop``: does what is to be done at the registry's side, whatever becomes of the node meanwhile.
     """
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, loop: NodeLoop) -> None:
         self.registry: Registry | None = None
+        self.loop = loop
         self.cut: dict[str, str] = {}
+        self.slow = self.copies = 0.0
+        self.lacks: dict[str, frozenset[str]] = {}
+        self.dead: set[str] = set()
         self.asked = 0  #: requests that came to the registry
         self.chance = chance
 
     def later(self) -> float:
         """Give how long something is on its way (seconds)."""
-        return self.chance.uniform(*LATENCY)
+        return self.chance.uniform(*LATENCY) + (self.chance.uniform(0.0, self.slow) if self.slow else 0.0)
 
     def reach(self, node: str) -> Registry:
         """Give the registry. Raises TryAgain where nobody answers."""
-        if self.registry is None or self.cut.get(node) == "both":
+        if self.registry is None or self.cut.get(node) in DEAF:
             raise TryAgain("no registry answers")
         return self.registry
 
@@ -160,12 +169,16 @@ def _problem(error: NetcommonError) -> Problem:
 
 
 class Session:
-    """Speak for a node with its registry: a netagent.sync.driver.Speaks."""
+    """Speak for a node with its registry: a netagent.sync.driver.Speaks.
+
+    ``reached`` is told when a request is about to leave ("ask"), when an answer has come ("answer"), and when a line has ("line").
+    """
 
     def __init__(
         self,
         wire: Wire,
         loop: NodeLoop,
+        reached: Callable[[str], None],
         _where: str | Places,
         node: str,
         incarnation: str,
@@ -173,6 +186,7 @@ class Session:
         crowded: Callable[[], bool],
     ) -> None:
         self._wire, self._loop, self._node, self._incarnation, self._tell, self._crowded = wire, loop, node, incarnation, tell, crowded
+        self._reached, self._asked, self._told = reached, 0, 0
         self._who = Identity("node", node, ORIGIN)
         self._client = Client(wire, self._who, loop.wall)
         self._stream: _Stream | None = None
@@ -183,24 +197,52 @@ class Session:
         return self._client.moment
 
     def ask(self, request: Asking) -> None:
-        self._loop.after(self._wire.later(), partial(self._ask, request))
+        self._reached("ask")
+        wire = self._wire
+        self._asked += 1
+        self._loop.after(SECONDS, partial(self._answer, self._asked, Failed(Failure("", f"no answer within {SECONDS:.0f} s"))))
+        wire.loop.after(wire.later(), partial(self._arrive, self._asked, request))
+        if wire.copies and wire.chance.random() < wire.copies:
+            wire.loop.after(wire.later() + wire.chance.uniform(0.0, COPY), partial(self._copy, request))
 
-    def _ask(self, request: Asking) -> None:
-        wait = self._wire.later()
+    def _arrive(self, number: int, request: Asking) -> None:
+        """Do what is asked at the registry, where it comes there."""
+        if self._wire.cut.get(self._node) in DEAF:
+            return
+        event = self._serve(request)
+        if self._node not in self._wire.cut:
+            self._loop.after(self._wire.later(), partial(self._answer, number, event))
+
+    def _copy(self, request: Asking) -> None:
+        """Do what a copy of a request asks for; nobody hears the answer."""
+        if self._wire.cut.get(self._node) not in DEAF:
+            self._serve(request)
+
+    def _serve(self, request: Asking) -> Event:
         try:
-            event: Event = answered(self._client, self._node, self._incarnation, request)
+            found = answered(self._client, self._node, self._incarnation, request)
         except Exception as error:  # as the session by threads
-            event = Failed(failure_of(error))
-        if self._node in self._wire.cut:
-            event, wait = Failed(Failure("", f"no answer within {SECONDS:.0f} s")), SECONDS
-        self._loop.after(wait, partial(self._tell, event, 0))
+            return Failed(failure_of(error))
+        lacks = self._wire.lacks.get(self._node)
+        if lacks and isinstance(request, Hello):
+            for name in ("abilities", "actions"):
+                found.body[name] = [each for each in found.body[name] if each not in lacks]
+        return found
+
+    def _answer(self, number: int, event: Event) -> None:
+        """Tell of the answer, or that there is none; which of the two comes first counts."""
+        if number > self._told:
+            self._told = number
+            self._reached("answer")
+            self._tell(event, 0)
 
     def watch(self, start: str) -> None:
         self.end()
         self.stream += 1
         number, tell = self.stream, self._tell
         query = {"node": self._node, "from": start, "incarnation": self._incarnation}
-        self._stream = _Stream(self._wire, self._loop, self._who, query, lambda event: tell(event, number), self._crowded)
+        own = lambda event: tell(event, number)  # noqa: E731 - one line
+        self._stream = _Stream(self._wire, self._loop, self._reached, self._who, query, own, self._crowded)
 
     def end(self) -> None:
         if self._stream is not None:
@@ -216,25 +258,41 @@ class _Stream:
     """One stream."""
 
     def __init__(
-        self, wire: Wire, loop: NodeLoop, who: Identity, query: dict[str, str], tell: Callable[[Event], None], crowded: Callable[[], bool]
+        self,
+        wire: Wire,
+        loop: NodeLoop,
+        reached: Callable[[str], None],
+        who: Identity,
+        query: dict[str, str],
+        tell: Callable[[Event], None],
+        crowded: Callable[[], bool],
     ) -> None:
-        self._wire, self._loop, self._who, self._query, self._tell, self._crowded = wire, loop, who, query, tell, crowded
+        self._wire, self._loop, self._reached, self._who, self._query = wire, loop, reached, who, query
+        self._tell, self._crowded = tell, crowded
         self._registry: Registry | None = None
         self._channel: Channel | None = None
         self._reading = self._over = False
         self._rest = b""
         self._silent: Timer | None = None
-        loop.after(wire.later(), self._open)
+        wire.loop.after(wire.later(), self._open)
 
     def end(self) -> None:
         """Let nothing more be told; the registry sees that the connection has ended, where anything reaches it."""
         self._over = True
         if self._silent is not None:
             self._silent.cancel()
-        seen = self._registry is self._wire.registry and self._who.name not in self._wire.cut
+        seen = self._registry is self._wire.registry and not self._cut
         if self._channel is not None and self._registry is not None and seen:
             self._registry.streams.close(self._channel)
         self._channel = None
+
+    def _silent_now(self) -> bool:
+        """Tell whether nothing of the other side comes to the registry: the way is cut, or nobody has the connection any more."""
+        return self._over or self._cut
+
+    @property
+    def _cut(self) -> bool:
+        return self._who.name in self._wire.cut or self._who.name in self._wire.dead
 
     def _ended(self, failure: Failure) -> None:
         if not self._over:
@@ -248,7 +306,7 @@ class _Stream:
             self._registry = self._wire.reach(self._who.name)
             check("watch", self._who.role)
             wanted = filters.given(WATCH, ((name, value) for name, value in self._query.items() if value))
-            self._channel = self._registry.watch(self._who, wanted, self._wake, None, lambda: self._who.name in self._wire.cut)
+            self._channel = self._registry.watch(self._who, wanted, self._wake, None, self._silent_now)
         except TryAgain as error:
             self._ended(failure_of(error))
         except NetcommonError as error:
@@ -270,7 +328,7 @@ class _Stream:
     def _read(self) -> None:
         self._reading = False
         channel = self._channel
-        if self._over or channel is None or self._who.name in self._wire.cut:
+        if self._over or channel is None or self._wire.cut.get(self._who.name, "requests") != "requests":
             return
         if self._crowded():
             self._reading = True
@@ -280,6 +338,7 @@ class _Stream:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._heard()
+            self._reached("line")
             said = json.loads(line)
             self._tell(Line(said, len(json.dumps(said))))
         if data:
