@@ -13,7 +13,7 @@ from mockcloud import stored
 from mockcloud.cloud import MockCloud, node_uuid
 from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
-from tests.support.cloud_checker import wrong
+from mockcloud.invariants import fitting as wrong
 from tests.support.killing_steps import everywhere, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
