@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import PROFILES, Admin, External, build, taken
-from mockcloud.hypervisor import Hypervisor
+from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
@@ -29,7 +29,7 @@ from runtime.folder import Folder
 from runtime.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mockcloud.namespace.host import NamespaceHost
     from mockcloud.stored import Vm
@@ -40,6 +40,7 @@ NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs
 OUI = "02:4d:43"  #: of admin NICs: locally administered
 ADMINS = {"uuid": str(uuid.uuid5(NAMESPACE, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
 CLUSTER = "mock"  #: that its nodes and instances are of
+VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
@@ -65,6 +66,7 @@ class MockCloud:
         self.root, self._sort = os.path.abspath(root), _sort(Sort(profile, **sort))
         self.log: list[str] = []
         self.live = False  #: it is served: agents run all the time
+        self.hear: Callable[[str], None] = lambda line: None  #: is told each line of the log
         self._lock = state.lock(self.root)
         try:
             self._open(seed, service)
@@ -80,7 +82,7 @@ class MockCloud:
         self.service = service or before.registry
         self._starts, self.external = before.starts + 1, before.external
         self._admins = False  #: the registry has the network of all nodes
-        self._whereabouts: dict[str, list[str]] | None = None
+        self.vms = stored.Places(self.root)  #: files of instances
         self._places: dict[str, list[str]] | None = None  #: where files of instances were when the first agent was started
         self.watcher = SharedWatcher()
         self.scheduler, self.registry = self._reach(seed, before.later)
@@ -88,6 +90,8 @@ class MockCloud:
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
+        self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
+        self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()
 
@@ -99,8 +103,17 @@ class MockCloud:
         virtual = Scheduler(seed, later)
         return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
 
+    @property
+    def own(self) -> MockRegistry:
+        """The cloud's own registry. Raises HostRefused where it is a process of its own."""
+        if not isinstance(self.registry, MockRegistry):
+            raise HostRefused("the registry of this mock cloud is a process of its own", "what is to happen to it is done to that process")
+        return self.registry
+
     def _note(self, name: str, text: str) -> None:
-        self.log.append(f"{self.scheduler.now:.6f} {name} {text}")
+        line = f"{self.scheduler.now:.6f} {name} {text}"
+        self.log.append(line)
+        self.hear(line)
 
     def _keep(self) -> None:
         self._loop.after(state.KEPT, self._keep)
@@ -279,12 +292,12 @@ class MockCloud:
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
-        self._whereabouts = None
+        self.vms.gone(node)
 
     def _its_own(self, node: str) -> list[Vm]:
         """Give the instances that a node has, and no other node."""
         vms = stored.of_node(self.root, node)[0]
-        return [vm for vm in vms if self.places().get(vm.uuid, [node]) == [node]]
+        return [vm for vm in vms if self.vms.places().get(vm.uuid, [node]) == [node]]
 
     def _gone(self, place: str) -> None:
         try:
@@ -300,30 +313,6 @@ class MockCloud:
             self._forget(each)
         return left
 
-    # -- files of instances
-
-    def places(self, anew: bool = False) -> dict[str, list[str]]:
-        """Give the nodes that have a file of an instance, by its UUID. Folders are looked at once, or ``anew``."""
-        if self._whereabouts is None or anew:
-            self._whereabouts = stored.everywhere(self.root)
-        return self._whereabouts
-
-    def keep(self, node: str, vm: Vm) -> None:
-        """Write an instance of a node. Raises HostRefused."""
-        stored.keep(self.root, node, vm)
-        nodes = self.places().setdefault(vm.uuid, [])
-        if node not in nodes:
-            nodes.append(node)
-
-    def forget(self, node: str, vm: str) -> None:
-        """Remove the file of an instance of a node. Raises HostRefused."""
-        stored.forget(self.root, node, vm)
-        nodes = self.places().get(vm, [])
-        if node in nodes:
-            nodes.remove(node)
-        if not nodes:
-            self.places().pop(vm, None)
-
     # -- agents
 
     def start(self, seconds: float = 2.0, wanted: Iterable[str] | None = None) -> None:
@@ -338,7 +327,7 @@ class MockCloud:
             limits.check(len(deep), len(deep), self._room(deep[0].depth))
             limits.let_open()
         for each in nodes:
-            if each.uuid not in self.nodes:
+            if each.uuid not in self.nodes and each.uuid not in self.off:
                 self.failed.pop(each.uuid, None)
                 try:
                     self._start(each)
@@ -379,7 +368,7 @@ class MockCloud:
             ]
             if vm.state == "incoming" or any(other.moves > vm.moves and other.state != "incoming" for other in others):
                 hypervisor.clean(vm)
-                self.forget(node, vm.uuid)
+                self.vms.forget(node, vm.uuid)
             else:
                 found.append(vm)
         return found
@@ -387,6 +376,9 @@ class MockCloud:
     def ready(self, nodes: Iterable[str], seconds: float) -> None:
         """Start agents of nodes that have none, and return when they are in step with the registry. Raises TryAgain after ``seconds``."""
         wanted = [each for each in nodes if each not in self.nodes]
+        for each in wanted:
+            if each in self.off:
+                raise NodeOff(self.off[each].name)
         if not wanted:
             return
         self.start(0.0, wanted)
@@ -408,11 +400,48 @@ class MockCloud:
                 del self.hypervisors[each]
                 node.end()
 
+    # -- power
+
+    def crash(self, node: str) -> None:
+        """Let a node lose its power: its kernel, its guests and its agent are gone at once, and its disk is as it was. Raises HostRefused.
+
+        Its registry is not told that connections have ended.
+        """
+        machine = self.nodes.pop(node, None)
+        if machine is None:
+            raise HostRefused(f"node {node!a:.80} has no agent that runs", "list says which there are")
+        self.hypervisors.pop(node).off = True
+        self.registry.wire.dead.add(node)
+        machine.kill()
+        machine.end()
+        self.off[node] = machine
+        for vm in stored.of_node(self.root, node)[0]:
+            if vm.state == "incoming":
+                self.vms.forget(node, vm.uuid)
+            elif vm.runs:
+                gone = tuple(each._replace(tap="", device=0) for each in vm.interfaces)
+                self.vms.keep(node, vm._replace(state="crashed", pid=0, interfaces=gone))
+
+    def boot(self, node: str) -> None:
+        """Switch a node on that has crashed: another boot, nothing in /run and /proc, and its agent starts. Raises HostRefused."""
+        if node not in self.off:
+            raise HostRefused(f"node {node!a:.80} has not crashed", "crash it first")
+        del self.off[node]
+        for path in (f"{self.root}/{SERVERS}/{node}/{name}" for name in VOLATILE):
+            shutil.rmtree(path, ignore_errors=True)
+        stored.count(self.root, node, stored.Counters(stored.counters(self.root, node).boot + 1))
+        self.registry.wire.dead.discard(node)
+        one = sysinfo.read(self.root, node)
+        if one is not None:
+            self._places = None
+            self._start(one)
+
     def close(self) -> None:
         """End all agents and the registry; what is on disk stays."""
         self.stop(list(self.nodes))
         self._write(closed=True)
-        self.registry.stop()
+        if not self.registry.stopped:
+            self.registry.stop()
         self.watcher.close()
         self.scheduler.close()
         os.close(self._lock)

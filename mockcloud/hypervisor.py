@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mockcloud import ganeti, stored
 from mockcloud.hardware import add
+from mockcloud.stored import Interface
 from mockcloud.sysinfo import NEW, OLD
 from mockcloud.variables import variables
 from netcommon.host.simulated.host import MemoryHost
@@ -22,11 +23,11 @@ from runtime.errors import HostRefused, NetcommonError
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from mockcloud.hardware import External
     from mockcloud.node import MockNode
-    from mockcloud.stored import Interface, Vm
+    from mockcloud.stored import Vm
 
 QEMU = "/usr/bin/qemu-system-x86_64"
 FIRST = 10  #: the descriptor of the first tap
@@ -44,17 +45,31 @@ class HookFailed(NetcommonError):
         self.status = status
 
 
+class NodeOff(HostRefused):
+    """A node has crashed, and nothing can be done on it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has crashed", "it has to boot first")
+
+
 class Hypervisor:
     """Ganeti's node daemon and the QEMUs of one node. ``root``, ``folder``: of the cloud, and the node's UUID.
 
-    ``version``: one of mockcloud.sysinfo.VERSIONS; ``hooked``: Ganeti's own hook is installed.
+    ``version``: one of mockcloud.sysinfo.VERSIONS; ``hooked``: Ganeti's own hook is installed; ``off``: the node has crashed, and
+    everything is refused.
     """
 
     def __init__(self, node: MockNode, root: str, folder: str, version: str = OLD, hooked: bool = False) -> None:
-        self._node, self._root, self._folder = node, root, folder
+        self._machine, self._root, self._folder, self.off = node, root, folder, False
         self._version, self._hooked = version, hooked
         self._run, self._proc = node.paths.kvm_run, node.paths.proc
         self.counters = stored.counters(root, folder)
+
+    @property
+    def _node(self) -> MockNode:
+        """The node. Raises NodeOff."""
+        self.check()
+        return self._machine
 
     def prepare(self) -> None:
         """Make the folders that are there once Ganeti is installed. Raises HostRefused."""
@@ -91,6 +106,7 @@ class Hypervisor:
 
     def start(self, vm: Vm) -> Vm:
         """Start a guest; give it as it runs. Raises HookFailed, after which it does not, HostRefused."""
+        self.check()
         self._write_runtime(vm)
         return self._begin(vm, vm.interfaces, "running")
 
@@ -98,13 +114,26 @@ class Hypervisor:
         """Start the QEMU that a guest migrates to: routed NICs have no up before it is here. Raises HookFailed, HostRefused."""
         return self._begin(vm, [each for each in vm.interfaces if each.nic.mode != "routed"], "incoming")
 
-    def finish(self, vm: Vm) -> Vm:
-        """Let a guest be here that was on its way. Raises HookFailed; HostRefused."""
+    def finish(self, vm: Vm, arrived: Callable[[Vm], object]) -> Vm:
+        """Let a guest be here that was on its way; ``arrived`` is told. Raises HookFailed: it is here all the same, without that NIC;
+        HostRefused.
+        """
+        self.check()
         self._write_runtime(vm)
+        failed, here = None, list[Interface]()
         for each in vm.interfaces:
-            if each.nic.mode == "routed":
-                self._up(each, "post")
-        return vm._replace(state="running")
+            try:
+                if each.nic.mode == "routed":
+                    self._up(each, "post")
+                here.append(each)
+            except HookFailed as error:
+                failed = error
+                here.append(each._replace(unset=True))
+        vm = vm._replace(state="running", interfaces=tuple(here))
+        arrived(vm)
+        if failed is not None:
+            raise failed
+        return vm
 
     def _begin(self, vm: Vm, up: Sequence[Interface], state: stored.State) -> Vm:
         vm = self._with_taps(vm)._replace(migrated=state == "incoming")
@@ -123,7 +152,8 @@ class Hypervisor:
         return vm._replace(state=state)
 
     def kill(self, vm: Vm) -> Vm:
-        """End QEMU, however; Ganeti's files stay."""
+        """End QEMU, however; Ganeti's files stay. Raises NodeOff."""
+        self.check()
         self._forget_process(vm.pid)
         self._let_go(vm.interfaces)
         return vm._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in vm.interfaces))
@@ -155,7 +185,8 @@ class Hypervisor:
         return self.kill(vm)
 
     def clean(self, vm: Vm) -> None:
-        """Remove Ganeti's files of a guest that does not run here."""
+        """Remove Ganeti's files of a guest that does not run here. Raises NodeOff."""
+        self.check()
         for name in ("conf", "pid"):
             with Folder.make(f"{self._run}/{name}") as folder:
                 folder.remove(vm.name if name == "pid" else f"{vm.name}.runtime")
@@ -209,12 +240,17 @@ class Hypervisor:
 
     # -- taps and calls
 
+    def check(self) -> None:
+        """Raise NodeOff where the node has crashed."""
+        if self.off:
+            raise NodeOff(self._machine.name)
+
     def _with_taps(self, vm: Vm) -> Vm:
         pid = self.counters.pid
         self._count(pid=pid + 1)
         made: list[Interface] = []
         for each in vm.interfaces:
-            made.append(self._tap(each._replace(plugged=False), pid))
+            made.append(self._tap(each._replace(plugged=False, unset=False), pid))
         return vm._replace(pid=pid, interfaces=tuple(made))
 
     def _tap(self, interface: Interface, pid: int) -> Interface:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.disk import no_room
 from mockcloud.ganeti import Apart
 from mockcloud.hardware import PROFILES, build
+from mockcloud.killing import Frozen, Killed
 from mockcloud.namespace.host import NamespaceHost
 from mockcloud.namespace.sources import KernelSources
 from mockcloud.replaced.locks import Table
@@ -41,18 +43,24 @@ if TYPE_CHECKING:
     from netagent.sync.driver import MakeSession
     from netcommon.host.api.facts import Link
     from netcommon.host.api.requests import Request
+    from netcommon.settings.model import Settings
     from runtime.nic import Nic
 
     #: Is told what a node does: its name, and what.
     Note = Callable[[str, str], None]
 
 LIMIT = 30.0  #: seconds that a hook has
+KILLED = 137  #: the exit status of what SIGKILL has ended, as a shell says it
+#: Where an agent can be killed: at once; before a request to its host; before a worker's piece of work, and after it; before a request to
+#: the registry leaves, when its answer has come, and when a line of the stream has.
+POINTS = ("now", "request", "work", "worked", "ask", "answer", "line")
 
 
 class MockNode:
     """One node and its agent. ``root``: the folder that its own is made in, which has its name, or is ``folder``.
 
     ``session``: the way to its registry, or what makes another session with one. ``host``: without it one of the profile "plain".
+    ``full``: nothing can be written to its disks. ``alive``: its agent runs.
     """
 
     def __init__(
@@ -74,18 +82,22 @@ class MockNode:
         self.machine.fail = self._asked
         if isinstance(self.machine, NamespaceHost):
             self.loop.inside = self.machine.place
-        self.sources = Sources(self.machine, self.loop) if isinstance(self.machine, MemoryHost) else KernelSources(self.loop)
+        self._watcher, self._chance = watcher, Random(scheduler.chance.random())
+        self.sources = Sources(self.machine, self.loop, self._chance) if isinstance(self.machine, MemoryHost) else KernelSources(self.loop)
+        self.full, self.alive = False, True
+        self.loop.around, self.loop.died = self._room, self._died
+        self._killed: Frozen | None = None  # what runs is being killed: its files as they were at that moment
+        self._crash: tuple[str, int] | None = None  # where the agent is killed, and how often it gets there before
+        self._hook_ends = 0  # the request before which the next hook is killed; 0: none is
+        self._hooking = False
         self.locks = Table(self.sources.lock_closed)
         clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu)
-        self.state = State(self.paths, self.machine.identity(), clock, Lines(self._note), {})
-        self.state.read()
-        self.process = Unattended(self.state)
-        self._watcher, self._chance = watcher, Random(scheduler.chance.random())
-        self._session = session if session is None or callable(session) else partial(Session, session, self.loop)
+        self._clock = clock
+        self._session = session if session is None or callable(session) else partial(Session, session, self.loop, self._reached)
         with self.inside:
             self.agent = self._made()
         self._settings = Latest(self.paths, self.loop.wall)
-        self._kept = Kept(self.paths, clock, self.process.open_node, Lines(self._note))
+        self._kept = Kept(self.paths, clock, self._opened, Lines(self._note))
 
     @property
     def inside(self) -> AbstractContextManager[object]:
@@ -94,13 +106,24 @@ class MockNode:
 
     def _made(self) -> Agent:
         """Make an agent, of which nobody was there before, or which has ended."""
+        self.state = State(self.paths, self.machine.identity(), self._clock, Lines(self._note), {})
+        self.state.read()
+        self.process = Unattended(self.state)
         return Agent(self.state, self.process, self._chance, self.around())
+
+    def _opened(self, settings: Settings) -> Node:
+        """Open the node for a hook: the agent's, or where that does not run one of the hook's own."""
+        return self.process.open_node(settings) if self.alive else self._cold(settings)
+
+    def _cold(self, settings: Settings) -> Node:
+        host = self.machine
+        return open_node(self.paths, settings, self._clock, lambda *_: host, later=lambda *_: None, locking=self.locks)
 
     def around(self) -> Surroundings:
         """Give what the agent works with, in place of this machine: what is in mockcloud.replaced, and the simulated host."""
         return Surroundings(
             make_loop=self.loop.begin,
-            make_pool=partial(InlinePool, self.loop, self._chance),
+            make_pool=partial(InlinePool, self.loop, self._chance, self._reached),
             make_host=lambda _paths, _settings, _clock: self.machine,
             sources=self.sources,
             watcher=lambda: self._watcher.part(self.loop),
@@ -118,7 +141,70 @@ class MockNode:
         if isinstance(self.machine, MemoryHost):
             self.machine.requests.clear()  # what was noted is not kept twice, for as long as the node runs
             self.machine.changes.clear()
+        if self._killed is not None:
+            raise Killed  # it is dead, and does nothing any more
+        if not self._hooking:
+            self._reached("request")
+        elif self._hook_ends:
+            self._hook_ends -= 1
+            if self._hook_ends == 0:
+                self._die("the hook")
         self._note(repr(request))
+
+    # -- what goes wrong
+
+    def crash_at(self, point: str, number: int = 1) -> None:
+        """Let the agent be killed when it gets to a point (POINTS) for the ``number``th time from now on."""
+        if point == "now":
+            self.kill()
+        else:
+            self._crash = point, number
+
+    def end_hook(self, number: int) -> None:
+        """Let a hook be killed before the ``number``th request that hooks make of the host from now on; 0: none any more."""
+        self._hook_ends = number
+
+    def kill(self) -> None:
+        """Kill the agent, between two things that it does."""
+        if self.alive:
+            self._killed = self._frozen("the agent")
+            self._died()
+
+    def revive(self) -> None:
+        """Start another agent where it was killed; one that was not is not killed any more."""
+        self._crash = None
+        if not self.alive:
+            self.again()
+            with self.inside:
+                self.agent.start()
+
+    def _reached(self, point: str) -> None:
+        if self._crash is None or self._crash[0] != point or not self.alive or self._hooking:
+            return
+        self._crash = point, self._crash[1] - 1
+        if self._crash[1] == 0:
+            self._die("the agent")
+
+    def _die(self, who: str) -> None:
+        self._killed = self._frozen(who)
+        raise Killed
+
+    def _frozen(self, who: str) -> Frozen:
+        self._note(f"{who} is killed")
+        return Frozen((self.paths.state, self.paths.lib, self.paths.etc, self.paths.ganeti_run))
+
+    def _died(self) -> None:
+        """Let nothing be left of the agent but what the kernel and the disk have."""
+        frozen, self._killed, self._crash, self.alive = self._killed, None, None, False
+        with self.inside:
+            self.agent.close()
+        self.locks.holders.clear()
+        if frozen is not None:
+            frozen.restore()
+        self.loop.behind = 0.0
+
+    def _room(self) -> AbstractContextManager[object]:
+        return no_room() if self.full else nullcontext()
 
     # -- what a hypervisor does
 
@@ -133,33 +219,38 @@ class MockNode:
         if settings is None or why:
             return CONFIG if why == SETTINGS else UNAVAILABLE, f"{name} is not done by the agent alone: {why}\n"
         door = Warm(given, settings, self._kept)
-        with self.inside:
-            try:
-                status, text = door.answer()
-            finally:
-                self._kept.close()
-                self.loop.behind = 0.0
+        status, text = self._answered(door)
         called(self.state.metrics, door.name, door.mode, status, self.loop.now() - door.started, WARM)
         return status, text
 
     def after(self, environ: Mapping[str, str], parent: int) -> tuple[int, str]:
         """Call Ganeti's own hook, in a process of its own on a real node; give its exit status, and what it says on standard error."""
-        with self.inside:
-            door = Apart(self._kept, self.state.settings, environ, parent)
-            try:
-                status, text = door.answer()
-            finally:
-                self._kept.close()
-                self.loop.behind = 0.0
+        status, text = self._answered(Apart(self._kept, self.state.settings, environ, parent))
         self._note(f"ganeti-hook {environ['GANETI_OP_CODE']}: {status} {text}".rstrip())
         return status, text
 
+    def _answered(self, door: Warm | Apart) -> tuple[int, str]:
+        """Do what a hook does, if it is not killed meanwhile; give its exit status, and what it says on standard error."""
+        self._hooking = True
+        with self.inside:
+            try:
+                with self._room():
+                    return door.answer()
+            except Killed:
+                return KILLED, "killed"
+            finally:
+                self._hooking = False
+                self._kept.close()
+                if self._killed is not None:
+                    frozen, self._killed = self._killed, None
+                    frozen.restore()
+                self.loop.behind = 0.0
+
     def resume(self) -> None:
         """Let the host be as the records of NICs say whose devices are there: the process that had it in memory is gone."""
-        clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu)
-        settings, host, locks = self.state.settings, self.machine, self.locks
+        host = self.machine
         with self.inside:
-            node = open_node(self.paths, settings, clock, lambda *_: host, later=lambda *_: None, locking=locks)
+            node = self._cold(self.state.settings)
             try:
                 for record in node.store.all()[0]:
                     if record.boot == node.identity.boot and host.view().link_at(record.ifindex) is not None:
@@ -241,8 +332,9 @@ class MockNode:
 
     def close(self) -> None:
         """Let the agent end."""
-        with self.inside:
-            self.agent.close()
+        if self.alive:
+            with self.inside:
+                self.agent.close()
 
     def end(self) -> None:
         """Let the agent end, and the node's namespace with it, if it has one."""
@@ -252,6 +344,6 @@ class MockNode:
 
     def again(self) -> None:
         """Start another agent, in the place of one that has ended."""
-        self.loop.closed = False
+        self.loop.closed, self.alive = False, True
         with self.inside:
             self.agent = self._made()

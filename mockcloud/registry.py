@@ -10,6 +10,7 @@ import os
 import resource
 from abc import ABC, abstractmethod
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,18 @@ from netregistry.service.identity import ORIGIN
 from netregistry.service.limits import Limits
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
+from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
 from runtime.errors import HostRefused, NicInvalid, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mockcloud.replaced.scheduler import NodeLoop, RealTime, Scheduler
     from netregistry.client import Asker
+    from netregistry.service.registry import Part
+    from netregistry.stores.base import Item
     from runtime.paths import Paths
 
 TICK = 1.0  #: seconds, as netregistry.service.serve
@@ -57,6 +61,11 @@ class Reached(ABC):
     def registry(self) -> Registry:
         """The registry that serves in this process. Raises HostRefused where it is in another one."""
         raise HostRefused("the registry of this mock cloud is a process of its own", "what is to happen to it is done to that process")
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether a registry in this process does not serve now."""
+        return False
 
     @abstractmethod
     def stop(self) -> None:
@@ -123,7 +132,8 @@ class MockRegistry(Reached):
         self._scheduler, self._path = scheduler, path
         self._log = Lines(note).make()
         self._chance = Random(scheduler.chance.random())
-        self.wire = Wire(Random(scheduler.chance.random()))
+        self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
+        self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
         self._loop: NodeLoop = scheduler.loop()
         if path == MEMORY or not os.path.exists(path):
             self._store = SqliteStore.create(path, f"{self._chance.getrandbits(32):08x}", self._loop.now)
@@ -136,6 +146,8 @@ class MockRegistry(Reached):
         token = lambda: f"{self._chance.getrandbits(128):032x}"  # noqa: E731 - one line
         made = Registry(self._store, "mock", self._log, limits, loop.wall, loop.now, token=token)
         self.wire.registry = made
+        if self.heard is not None:
+            made.add(self.heard(self))
 
         def signs_of_life() -> None:
             made.streams.beat(made.local.view, made.streams.due(loop.now(), limits.beat))
@@ -155,6 +167,19 @@ class MockRegistry(Reached):
         if self.wire.registry is None:
             raise RuntimeError("the registry is stopped")
         return self.wire.registry
+
+    def listen(self, make: Callable[[MockRegistry], Part]) -> None:
+        """Let what ``make`` makes hear each commit from now on, and another one those of each service that is started later."""
+        self.heard = make
+        self.registry.add(make(self))
+
+    def items(self) -> Iterable[Item]:
+        """Give all that is stored, as it is."""
+        return self._store.list("").items
+
+    @property
+    def stopped(self) -> bool:
+        return self.wire.registry is None
 
     @property
     def now(self) -> float:
@@ -176,3 +201,17 @@ class MockRegistry(Reached):
         self._loop = self._scheduler.loop()
         self._store = SqliteStore(self._path, self._loop.now)
         self._serve()
+
+    def backup(self, path: str) -> None:
+        """Copy the registry, as it is, to a file, in the place of an earlier copy. Raises HostRefused, Unavailable."""
+        Path(path).unlink(missing_ok=True)
+        self._store.backup(path)
+
+    def restore(self, path: str) -> None:
+        """Put a copy in the place of the registry, which begins a new epoch. Raises HostRefused, Damaged."""
+        if self.wire.registry is not None:
+            self.stop()
+        bring_back(path, self._path)
+        with SqliteStore(self._path, self._loop.now) as store:
+            store.note(epoch=f"{self._chance.getrandbits(32):08x}")  # drawn from the seed, as everything else
+        self.again()

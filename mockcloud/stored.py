@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from mockcloud.sysinfo import SERVERS
 from netregistry.model import kinds
@@ -15,6 +15,9 @@ from netregistry.model.nic import Nic
 from runtime.errors import HostRefused, NetcommonError
 from runtime.folder import Folder
 from runtime.validate import is_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NAMESPACE = uuid.UUID("6d6f636b-766d-4f75-8400-000000000000")  #: of which UUIDs of instances are made
 VMS, HOST = "vms", "host.json"
@@ -33,6 +36,7 @@ class Interface(NamedTuple):
     tap: kinds.NameOrNone = ""
     device: Number = 0
     plugged: bool = False  #: after the start: it is not on QEMU's command line
+    unset: bool = False  #: its hook has failed when the guest had come already: nothing was set up for it
 
 
 class Vm(NamedTuple):
@@ -158,3 +162,40 @@ def _names(path: str) -> list[str]:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+class Places:
+    """Where instances have files: folders are looked at once, since nobody else changes them. ``root``: the cloud's folder."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._known: dict[str, list[str]] | None = None
+
+    def places(self, anew: bool = False) -> dict[str, list[str]]:
+        """Give the nodes that have a file of an instance, by its UUID. ``anew``: folders are looked at again."""
+        if self._known is None or anew:
+            self._known = everywhere(self._root)
+        return self._known
+
+    def keep(self, node: str, vm: Vm) -> None:
+        """Write an instance of a node. Raises HostRefused."""
+        keep(self._root, node, vm)
+        nodes = self.places().setdefault(vm.uuid, [])
+        if node not in nodes:
+            nodes.append(node)
+
+    def forget(self, node: str, vm: str) -> None:
+        """Remove the file of an instance of a node. Raises HostRefused."""
+        forget(self._root, node, vm)
+        self._without(node, [vm])
+
+    def gone(self, node: str) -> None:
+        """Note that a node's folder is gone, and all in it."""
+        self._without(node, list(self.places()))
+
+    def _without(self, node: str, vms: Iterable[str]) -> None:
+        known = self.places()
+        for vm in vms:
+            known[vm] = [each for each in known.get(vm, []) if each != node]
+            if not known[vm]:
+                del known[vm]

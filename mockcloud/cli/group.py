@@ -23,6 +23,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "network": ("cli.networks", "Let there be a network."),
         "instance": ("cli.instances", "Create, run, move and delete instances."),
     },
+    "Faults": {
+        "run": ("cli.scenarios", "Run a scenario from a file on a cloud of its own."),
+        "fault": ("cli.scenarios", "Let something go wrong in a cloud, and look what becomes of it."),
+        "explore": ("cli.explore", "Search for faults by scenarios that are drawn from seeds."),
+    },
     "Rehearsal": {
         "import": ("rehearsal.command", "Copy a cluster: a registry's export, or Ganeti's config.data."),
         "rehearse": ("rehearsal.command", "Say what new settings or tags would come to on a copy."),

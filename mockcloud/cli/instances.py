@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ifdown_option = click.option("--ifdown", is_flag=True, help="Call kvm-ifdown (doc/design-ifdown.rst of Ganeti; 3.0 and 3.1 call nothing).")
+blind_option = click.option("--blind", is_flag=True, help="Go on, as Ganeti does, though the registry does not show what was done.")
 
 
 class Group(click.Group):
@@ -117,21 +118,23 @@ def delete(names: tuple[str, ...], folder: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("node")
 @click.option("--fail", is_flag=True, help="Let it fail when the target is ready: the guest stays where it is.")
+@blind_option
 @cloud_option
 @json_option
-def migrate(name: str, node: str, fail: bool, folder: str, as_json: bool) -> None:
+def migrate(name: str, node: str, fail: bool, blind: bool, folder: str, as_json: bool) -> None:
     """Migrate a running instance to another node, as Ganeti 3.0 does."""
-    _do("migrate", [name], folder, as_json, node=node, fail=fail)
+    _do("migrate", [name], folder, as_json, node=node, fail=fail, blind=blind)
 
 
 @instance.command("failover")
 @click.argument("name")
 @click.argument("node")
+@blind_option
 @cloud_option
 @json_option
-def failover(name: str, node: str, folder: str, as_json: bool) -> None:
+def failover(name: str, node: str, blind: bool, folder: str, as_json: bool) -> None:
     """Start an instance on another node, after it was stopped where it was."""
-    _do("failover", [name], folder, as_json, node=node)
+    _do("failover", [name], folder, as_json, node=node, blind=blind)
 
 
 @instance.command("plug")

@@ -49,11 +49,14 @@ TASKS: dict[str, Task] = {
     "crash": Task({"name": TEXT}, lambda instances, given: instances.crash(given["name"])),
     "delete": Task({"name": TEXT}, _deleted),
     "migrate": Task(
-        {"name": TEXT, "node": TEXT, "fail": FLAG},
-        lambda instances, given: instances.migrate(given["name"], instances.node(given["node"]), given.get("fail", False)),
+        {"name": TEXT, "node": TEXT, "fail": FLAG, "blind": FLAG},
+        lambda instances, given: instances.migrate(
+            given["name"], instances.node(given["node"]), given.get("fail", False), given.get("blind", False)
+        ),
     ),
     "failover": Task(
-        {"name": TEXT, "node": TEXT}, lambda instances, given: instances.failover(given["name"], instances.node(given["node"]))
+        {"name": TEXT, "node": TEXT, "blind": FLAG},
+        lambda instances, given: instances.failover(given["name"], instances.node(given["node"]), given.get("blind", False)),
     ),
     "plug": Task({"name": TEXT, "fields": FIELDS}, lambda instances, given: instances.plug(given["name"], given.get("fields", {}))),
     "unplug": Task(
@@ -104,15 +107,15 @@ def _params(task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in given.items():
         sort = task.takes[name]
-        if not _is(sort, value):
+        if not fits(sort, value):
             raise NicInvalid(name, value, sort)
         found[name] = [tag for each in value for tag in validate.tags(each, name)] if sort == TAGS else value
     validate.instance(found["name"], "INSTANCE")  # a log is named by it
     return found
 
 
-def _is(sort: str, value: Any) -> bool:
-    """Tell whether a value is of a sort."""
+def fits(sort: str, value: Any) -> bool:
+    """Tell whether a value is of a sort (TEXT and so on)."""
     match sort:
         case "text":
             return isinstance(value, str) and value.isprintable()
@@ -124,4 +127,4 @@ def _is(sort: str, value: Any) -> bool:
             return isinstance(value, list) and all(isinstance(each, str) for each in value)
         case "an object of texts":
             return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-    return isinstance(value, list) and all(_is(FIELDS, each) for each in value)
+    return isinstance(value, list) and all(fits(FIELDS, each) for each in value)

@@ -86,7 +86,7 @@ class Instances:
 
     def _places(self, name: str, anew: bool = False) -> list[Placed]:
         """Give an instance on each node that has it. ``anew``: all folders are looked at, and not those alone where it is known to be."""
-        nodes = self._cloud.places(anew).get(vm_uuid(name), [])
+        nodes = self._cloud.vms.places(anew).get(vm_uuid(name), [])
         return [Placed(node, vm) for node in nodes if (vm := stored.kept(self._root, node, vm_uuid(name))) is not None]
 
     def node(self, name: str) -> str:
@@ -115,14 +115,14 @@ class Instances:
             raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
         if len(nics) > MOST_NICS:
             raise NicInvalid("--nic", len(nics), f"at most {MOST_NICS} NICs")
-        places = self._cloud.places().get(vm_uuid(name), [])
+        places = self._cloud.vms.places().get(vm_uuid(name), [])
         there = self.find(name) if places else None
         if there is not None and (there.vm.state != "making" or there.node != node):
             raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
         networks = self._registry.networks()
         bodies = [self._registry.body(each, networks) for each in nics]
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
-        self._cloud.keep(node, vm)
+        self._cloud.vms.keep(node, vm)
         made = [self._registry.nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
         return self._keep(node, vm._replace(state="stopped", interfaces=tuple(interface(each, networks) for each in made)))
 
@@ -138,7 +138,7 @@ class Instances:
         uuids |= {nic_uuid(name, number) for number in range(placed.vm.numbers)}
         for uuid in sorted(uuids):
             self._registry.gone(f"nics/{uuid}")
-        self._cloud.forget(placed.node, placed.vm.uuid)
+        self._cloud.vms.forget(placed.node, placed.vm.uuid)
         self._until(lambda: next((f"{uuid} is {state}" for uuid in sorted(uuids) if (state := self._state(uuid))), ""))
 
     # -- running
@@ -185,14 +185,16 @@ class Instances:
 
     # -- elsewhere
 
-    def migrate(self, name: str, target: str, fail: bool = False) -> Placed:
+    def migrate(self, name: str, target: str, fail: bool = False, blind: bool = False) -> Placed:
         """Migrate a running instance to another node, or let that fail at the end; one that is there stays as it is.
+
+        ``blind``: go on, as Ganeti does, though the registry does not show that it is on its way.
 
         Raises NicInvalid, HookFailed, HostRefused, NotShown.
         """
-        return self._done(self.migrating(name, target, fail))
+        return self._done(self.migrating(name, target, fail, blind))
 
-    def migrating(self, name: str, target: str, fail: bool = False) -> Steps:
+    def migrating(self, name: str, target: str, fail: bool = False, blind: bool = False) -> Steps:
         """See ``migrate``."""
         placed = self._running(name)
         if placed.node == target:
@@ -201,11 +203,13 @@ class Instances:
         source, to = self._ready(placed.node, target), self._ready(target)
         began = self._cloud.registry.now
         coming = to.incoming(placed.vm._replace(moves=placed.vm.moves + 1))
-        self._cloud.keep(target, coming)
+        self._cloud.vms.keep(target, coming)
         incoming = [each.nic for each in coming.interfaces if each.nic.mode != "routed"]
         try:
-            yield from self._waiting(lambda: self._lack(incoming, target, ("incoming", "running")))
-        except NotShown:
+            yield from self._waiting(lambda: self._lack(incoming, target, ("incoming", "running")), blind)
+            source.check()
+            to.check()
+        except NetcommonError:
             self._failed(coming, target, to)
             raise
         if fail:
@@ -213,31 +217,42 @@ class Instances:
             yield from self._waiting(lambda: self._lack([each.nic for each in coming.interfaces], target, ("", "stopped")))
             return (yield from self._showing(placed))
         left = source.leave(placed.vm)
-        arrived = Placed(target, to.finish(coming))
-        self._cloud.keep(target, arrived.vm)
-        source.clean(left)
-        self._cloud.forget(placed.node, placed.vm.uuid)
-        self._after("OP_INSTANCE_MIGRATE", arrived.vm, placed.node, target)
-        yield from self._waiting(lambda: self._lack([each.nic for each in arrived.vm.interfaces], placed.node, ("", "stopped")))
-        return (yield from self._showing(arrived, began))
+
+        def arrived(vm: Vm) -> None:
+            self._cloud.vms.keep(target, vm)
+            source.clean(left)
+            self._cloud.vms.forget(placed.node, placed.vm.uuid)
+
+        here = Placed(target, to.finish(coming, arrived))
+        self._after("OP_INSTANCE_MIGRATE", here.vm, placed.node, target)
+        yield from self._waiting(lambda: self._lack([each.nic for each in here.vm.interfaces], placed.node, ("", "stopped")))
+        return (yield from self._showing(here, began))
 
     def _failed(self, coming: Vm, target: str, to: Hypervisor) -> None:
         """Let a migration end with the guest where it was."""
-        to.clean(to.kill(coming))
-        self._cloud.forget(target, coming.uuid)
+        if not to.off:
+            to.clean(to.kill(coming))
+        self._cloud.vms.forget(target, coming.uuid)
 
-    def failover(self, name: str, target: str) -> Placed:
-        """Start an instance on another node, after stopping it where it was. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
+    def failover(self, name: str, target: str, blind: bool = False) -> Placed:
+        """Start an instance on another node, after stopping it where it was, unless that node has crashed. ``blind``: as for migrate.
+
+        Raises NicInvalid, HookFailed, HostRefused, NotShown.
+        """
         placed = self.find(name)
         self._whole(placed)
         if placed.node == target:
             return self.start(name)
-        vm = self._ready(placed.node).stop(placed.vm)
-        self._shows(self._keep(placed.node, vm))
-        self._cloud.keep(target, vm._replace(moves=vm.moves + 1))
-        self._cloud.forget(placed.node, vm.uuid)
+        vm, nodes = placed.vm, [target]
+        if placed.node not in self._cloud.off:
+            vm = self._ready(placed.node).stop(vm)
+            self._keep(placed.node, vm)
+            self._until(lambda: self._lack([each.nic for each in vm.interfaces], placed.node, ("", "stopped")), blind)
+            nodes.insert(0, placed.node)
+        self._cloud.vms.keep(target, vm._replace(moves=vm.moves + 1))
+        self._cloud.vms.forget(placed.node, vm.uuid)
         there = self.start(name)
-        self._after("OP_INSTANCE_FAILOVER", there.vm, placed.node, target)
+        self._after("OP_INSTANCE_FAILOVER", there.vm, *nodes)
         return self._shows(there)
 
     # -- its NICs
@@ -328,7 +343,7 @@ class Instances:
             self._ready(node).after(code, vm)
 
     def _keep(self, node: str, vm: Vm) -> Placed:
-        self._cloud.keep(node, vm)
+        self._cloud.vms.keep(node, vm)
         return Placed(node, vm)
 
     def _running(self, name: str) -> Placed:
@@ -408,14 +423,16 @@ class Instances:
         done = report["applied"] and int(report["applied"].rpartition(":")[2]) >= int(revision.rpartition(":")[2])
         return "" if done or report["refused"] else f"{uuid} has {report['applied'] or 'nothing'} applied, and not {revision}"
 
-    def _until(self, lack: Callable[[], str]) -> None:
-        """Let time pass until nothing lacks. Raises NotShown."""
-        self._done(self._waiting(lack))
+    def _until(self, lack: Callable[[], str], blind: bool = False) -> None:
+        """Let time pass until nothing lacks. Raises NotShown, unless it is done ``blind``."""
+        self._done(self._waiting(lack, blind))
 
-    def _waiting(self, lack: Callable[[], str]) -> Generator[None, None, None]:
+    def _waiting(self, lack: Callable[[], str], blind: bool = False) -> Generator[None, None, None]:
         end = self._cloud.scheduler.now + self._seconds
         while missing := lack():
             if self._cloud.scheduler.now >= end:
+                if blind:
+                    return
                 raise NotShown(f"after {self._seconds:g} s the registry does not show it: {missing}")
             yield
 

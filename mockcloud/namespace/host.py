@@ -10,6 +10,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
+from mockcloud.killing import Killed
 from netcommon.host.api.host import NOT_TRIED, Answer, Identity
 from netcommon.host.linux.host import LinuxHost
 from netcommon.host.linux.snapshot import Snapshot
@@ -108,7 +109,7 @@ class NamespaceHost(LinuxHost):
 
     def execute(self, requests: Sequence[Request], stop: bool) -> list[Answer]:
         self.place.check()
-        said = [self.fail(request) for request in requests]
+        said = self._said([requests], stop)
         if not any(said):
             return super().execute(requests, stop)
         answers: list[Answer] = []
@@ -121,9 +122,22 @@ class NamespaceHost(LinuxHost):
 
     def execute_each(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[list[Answer]]:
         self.place.check()
-        if any(self.fail(request) for each in lists for request in each):
+        if any(self._said(lists, stop)):
             return [self.execute(each, stop) for each in lists]
         return super().execute_each(lists, stop)
+
+    def _said(self, lists: Sequence[Sequence[Request]], stop: bool) -> list[Answer | None]:
+        """Ask ``fail`` about each request. Who is killed before one of them has done those before it, and nothing more."""
+        said: list[Answer | None] = []
+        for place, requests in enumerate(lists):
+            for number, request in enumerate(requests):
+                try:
+                    said.append(self.fail(request))
+                except Killed:
+                    for done in (*lists[:place], requests[:number]):
+                        super().execute(done, stop)
+                    raise
+        return said
 
     # -- what a hypervisor and an administrator do
 

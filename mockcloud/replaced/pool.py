@@ -14,12 +14,16 @@ LONGEST = 0.004  #: seconds until a free thread has begun what it was given
 
 
 class InlinePool:
-    """A netagent.reconcile.keyed_pool.Works. What is slept for while a piece is done is how long it takes."""
+    """A netagent.reconcile.keyed_pool.Works. What is slept for while a piece is done is how long it takes.
+
+    ``reached`` is told when a piece is about to begin ("work"), and when it is done and nobody knows yet ("worked").
+    """
 
     def __init__(
         self,
         loop: NodeLoop,
         chance: Random,
+        reached: Callable[[str], None],
         size: int,
         make: Callable[[], Any],
         end: Callable[[Any], None],
@@ -27,7 +31,7 @@ class InlinePool:
         limits: Mapping[str, int],
         clock: Callable[[], float],
     ) -> None:
-        self._loop, self._chance, self._size, self._clock = loop, chance, size, clock
+        self._loop, self._chance, self._reached, self._size, self._clock = loop, chance, reached, size, clock
         self._make, self._end, self._failed = make, end, failed
         self._queue: Keyed[Any] = Keyed(limits)
         self._begun: dict[Key, float] = {}
@@ -63,12 +67,14 @@ class InlinePool:
             return
         key, job = taken
         self._begun[key] = self._clock()
+        self._reached("work")
         try:
             if self._context is None:
                 self._context = self._make()
             job(self._context)
         except Exception as error:  # as a pool of threads
             self._failed(key, error)
+        self._reached("worked")
         took, self._loop.behind = self._loop.behind, 0.0
         if took:
             self._loop.after(took, partial(self._done, key))

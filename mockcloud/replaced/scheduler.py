@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
+from mockcloud.killing import Killed
 from netagent.loop import Action, Timer
 
 BEGIN = 1000.0  #: monotonic seconds at which a run begins that goes on with no other
@@ -34,6 +35,7 @@ class Scheduler:
         self.settle: Callable[[], None] = lambda: None
         self.steps = 0  #: actions that were run
         self._turns: list[tuple[float, float, int, NodeLoop]] = []  #: one for each action that waits: whose turn it is
+        self._counted: list[tuple[int, int, Action]] = []  #: what is done when so many actions were run
         self._order = count()
         self._descriptors = count(1)
         self._real: dict[int, NodeLoop] = {}  # descriptors of the kernel that are watched, of nodes in namespaces
@@ -79,7 +81,14 @@ class Scheduler:
             if loop.step():
                 self.steps += 1
                 self._settled()
+                while self._counted and self._counted[0][0] <= self.steps:
+                    heappop(self._counted)[2]()
+                    self._settled()
         self.now = max(self.now, when)
+
+    def counted(self, steps: int, action: Action) -> None:
+        """Do something when so many actions were run."""
+        heappush(self._counted, (steps, next(self._order), action))
 
     def passes(self, seconds: float) -> None:
         """Let time pass."""
@@ -160,13 +169,17 @@ class NodeLoop:
     """The loop of one node: a netagent.loop.Scheduler.
 
     Work is done at once, and takes no time but what it sleeps: ``behind`` says by how much its clock is then ahead of the others'.
+    ``ahead``: by how many seconds the node's idea of the date is wrong; ``around``: what its actions are done within; ``died``: called when
+    one of them was killed.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.failed: Callable[[Exception], None] = _raised
-        self.behind = 0.0
+        self.behind = self.ahead = 0.0
         self.inside: AbstractContextManager[object] = nullcontext()  #: in which the node's work is done
+        self.around: Callable[[], AbstractContextManager[object]] | None = None
+        self.died: Callable[[], None] | None = None
         self._queue: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._watched: dict[int, Action] = {}
@@ -181,7 +194,7 @@ class NodeLoop:
 
     def wall(self) -> float:
         """Seconds since the epoch."""
-        return EPOCH - BEGIN + self.now()
+        return EPOCH - BEGIN + self.now() + self.ahead
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for what is being done; the other nodes go on meanwhile."""
@@ -251,10 +264,14 @@ class NodeLoop:
         if action is None:
             return False
         try:
-            with self.inside:
+            with self.inside, self.around() if self.around is not None else nullcontext():
                 action()
         except Exception as error:  # as netagent.loop
             self.failed(error)
+        except Killed:
+            if self.died is None:
+                raise
+            self.died()
         return True
 
 

@@ -129,6 +129,55 @@ class MockcloudNictags(NamedTuple):
     nodes: tuple[NicTags, ...]
 
 
+class Outcome(NamedTuple):
+    """Say what a run did to instances, or let go wrong, or what came of it."""
+
+    at: float  #: seconds after the beginning
+    text: str
+
+
+class Violation(NamedTuple):
+    """Say what must not be."""
+
+    at: float  #: seconds after the beginning
+    when: Literal[
+        "always", "commit", "error", "settled", "end"
+    ]  #: what must never be; in a commit; unforeseen; when all is quiet; at the end
+    text: str
+
+
+class MockcloudRun(NamedTuple):
+    """Say what a scenario, or a fault, came to."""
+
+    seed: int
+    sha256: str  #: of the log
+    lines: int  #: of the log
+    seconds: float  #: by the virtual clock
+    actions: int  #: of nodes
+    outcomes: tuple[Outcome, ...]
+    violations: tuple[Violation, ...]
+
+
+class Explored(NamedTuple):
+    """Say what a seed violates."""
+
+    seed: int
+    steps: int  #: of the shrunk scenario
+    runs: int  #: that it took to shrink it
+    violations: tuple[Violation, ...]  #: of the shrunk scenario
+    scenario: str  #: the file, for mockcloud run --seed
+
+
+class MockcloudExplore(NamedTuple):
+    """Say what a search for faults has found."""
+
+    seeds: int  #: that were tried
+    first: int  #: of them
+    found: tuple[Explored, ...]
+
+
+FAULTS = ("partition", "slow", "copies", "events", "hook", "agent", "node", "clock", "disk", "older", "registry", "backup", "restore")
+
 INSTANCE = ("list", "create", "start", "stop", "reboot", "crash", "delete", "migrate", "failover", "plug", "unplug", "update", "change")
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
@@ -137,5 +186,7 @@ DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "mockcloud-instances": (1, MockcloudInstances, tuple(f"instance {command}" for command in INSTANCE)),
     "mockcloud-network": (1, MockcloudNetwork, ("network",)),
     "mockcloud-nictags": (1, MockcloudNictags, ("nictags",)),
+    "mockcloud-explore": (1, MockcloudExplore, ("explore",)),
+    "mockcloud-run": (1, MockcloudRun, ("run", *(f"fault {name}" for name in FAULTS))),
     "mockcloud-status": (1, MockcloudStatus, ("status",)),
 }

@@ -1,4 +1,6 @@
-"""Measure a mock cloud with a registry's service on an etcd: python -m tests.bench.mock_cloud [--members N] [--sqlite] [NODES ...].
+"""Measure a mock cloud with a registry's service on an etcd.
+
+    python -m tests.bench.mock_cloud [--members N] [--sqlite] [--nics N] [NODES ...]
 
 500, 1,000 and 2,000 nodes by itself, with five NICs on each: the same cloud grows. etcd, `netcommon registry serve` and `mockcloud serve`
 are processes of their own. Nodes and instances are made by another process (``--inside``), which ends before anything is measured. At the
@@ -31,8 +33,8 @@ from tests.support.registry_process import Registry
 from tests.support.witness import Witness
 
 SIZES = (500, 1000, 2000)
-NICS = 5  #: of the one instance of each node
-MODES = ("bridged", "routed", "bridged", "routed", "bridged")
+MODES = ("bridged", "routed", "bridged", "routed", "bridged")  #: of the NICs of the one instance of each node
+NICS = len(MODES)
 IDLE, SETTLED = 60.0, 30.0  #: seconds; for which all rests before
 READY = 600.0  #: seconds at most
 LARGER = 1.25  #: times as much for each node is a finding
@@ -62,7 +64,7 @@ class Figures(dict[str, float]):
 # -- inside: the process that makes and moves
 
 
-def fill(cloud: MockCloud, nodes: int) -> dict[str, Any]:
+def fill(cloud: MockCloud, nodes: int, nics: int) -> dict[str, Any]:
     """Let there be so many nodes, with an instance that runs on each."""
     found, begun = dict[str, Any](), time.monotonic()
     before = cloud.counted().nodes
@@ -73,17 +75,17 @@ def fill(cloud: MockCloud, nodes: int) -> dict[str, Any]:
     instances = Instances(cloud, SHOWN)
     begun = time.monotonic()
     for number in range(before + 1, nodes + 1):
-        nics = [{"network": "blue", "mode": mode, "link": "guests" if mode == "routed" else "br0"} for mode in MODES]
-        instances.create(name(number), instances.node(f"mock{number}"), nics)
+        bodies = [{"network": "blue", "mode": mode, "link": "guests" if mode == "routed" else "br0"} for mode in MODES[:nics]]
+        instances.create(name(number), instances.node(f"mock{number}"), bodies)
         cloud.scheduler.passes(0.0)
-    found["NICs made, ms for each"] = (time.monotonic() - begun) / max(nodes - before, 1) / NICS * 1000
+    found["instances made, ms for each"] = (time.monotonic() - begun) / max(nodes - before, 1) * 1000
     begun = time.monotonic()
     done = at_once(cloud, (instances.starting(name(number)) for number in range(before + 1, nodes + 1)), seen=progress(nodes - before))
-    found["NICs started, ms for each"] = (time.monotonic() - begun) / max(nodes - before, 1) / NICS * 1000
+    found["instances started, ms for each"] = (time.monotonic() - begun) / max(nodes - before, 1) * 1000
     return {**found, "failed": done.failed}
 
 
-def storm(cloud: MockCloud, nodes: int) -> dict[str, Any]:
+def storm(cloud: MockCloud, nodes: int, _nics: int) -> dict[str, Any]:
     """Let every instance migrate to the next node but one."""
     cloud.start(0.0)
     standing(cloud, nodes)
@@ -121,11 +123,11 @@ def progress(whole: int) -> Callable[[int], None]:
     return seen
 
 
-def inside(what: str, root: str, socket: str, nodes: int) -> None:
+def inside(what: str, root: str, socket: str, nodes: int, nics: int) -> None:
     """Do one thing in this process, and print what it has cost."""
     cloud = MockCloud(root, service=socket)
     try:
-        found = {"fill": fill, "storm": storm}[what](cloud, nodes)
+        found = {"fill": fill, "storm": storm}[what](cloud, nodes, nics)
     finally:
         cloud.close()
     failed = found.pop("failed")
@@ -148,7 +150,8 @@ def status(pid: int, field: str) -> int:
 class Bench:
     """A registry with its service, and a cloud of it. ``store``: the etcd; "": a file."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, nics: int) -> None:
+        self.nics = nics
         self.registry = Registry(folder / "registry", store)
         if store:
             self.registry.command("init")
@@ -157,7 +160,17 @@ class Bench:
 
     def within(self, what: str, nodes: int) -> None:
         """Let a process of its own make or move."""
-        argv = [sys.executable, "-m", "tests.bench.mock_cloud", "--inside", what, self.root, str(self.registry.socket), str(nodes)]
+        argv = [
+            sys.executable,
+            "-m",
+            "tests.bench.mock_cloud",
+            "--inside",
+            what,
+            self.root,
+            str(self.registry.socket),
+            str(nodes),
+            str(self.nics),
+        ]
         said = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
         for key, value in json.loads(said.splitlines()[-1]).items():
             self.figures.note(key, value)
@@ -170,7 +183,7 @@ class Bench:
             process = subprocess.Popen([sys.executable, "-m", "mockcloud", "serve", "--cloud", self.root], cwd=ROOT, stdout=log, stderr=log)
         try:
             with self.registry.client() as asked:
-                self.until(lambda: self.shown(asked) == (nodes, nodes * NICS, nodes), process)
+                self.until(lambda: self.shown(asked) == (nodes, nodes * self.nics, nodes), process)
             self.figures.note("ready, s", time.monotonic() - begun)
             yield process.pid
         finally:
@@ -208,7 +221,8 @@ class Bench:
             self.figures.note(f"{what}, MiB", status(pid, "VmRSS") / 1024)
             self.figures.note(f"{what}, at most, MiB", status(pid, "VmHWM") / 1024)
             self.figures.note(f"{what}, KiB a node", status(pid, "VmRSS") / nodes)
-            self.figures.note(f"{what}, KiB a NIC", status(pid, "VmRSS") / nodes / NICS)
+            if self.nics:
+                self.figures.note(f"{what}, KiB a NIC", status(pid, "VmRSS") / nodes / self.nics)
             self.figures.note(f"{what}, threads", status(pid, "Threads"))
 
     def restart(self, nodes: int) -> None:
@@ -219,16 +233,16 @@ class Bench:
             self.registry.kill()
             self.registry.start()
             with self.registry.client() as asked:
-                self.until(lambda: self.shown(asked) == (nodes, nodes * NICS, nodes))
+                self.until(lambda: self.shown(asked) == (nodes, nodes * self.nics, nodes))
             self.figures.note("registry killed and started, until all is as before, s", time.monotonic() - begun)
         finally:
             watched.close()
         self.figures.note("requests a second meanwhile, at most", watched.peak)
 
 
-def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE) -> list[Figures]:
+def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE, nics: int = NICS) -> list[Figures]:
     """Measure all sizes; the last one also for a restart and for migrations."""
-    bench, found = Bench(folder, store), []
+    bench, found = Bench(folder, store, nics), []
     bench.registry.start()
     try:
         for nodes in sizes:
@@ -241,6 +255,8 @@ def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE)
                 bench.sizes(mock, nodes)
                 if nodes == sizes[-1]:
                     bench.restart(nodes)
+        if not nics:
+            return found
         witness = Witness(store) if store else None
         bench.within("storm", sizes[-1])
         if witness is not None:
@@ -256,9 +272,9 @@ def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE)
     return found
 
 
-def table(found: Sequence[Figures], sizes: Sequence[int]) -> str:
+def table(found: Sequence[Figures], sizes: Sequence[int], nics: int = NICS) -> str:
     """Give what docs/performance.md says, in Markdown; what grows by more than the nodes is marked."""
-    rows = [["what", *(f"{size:,} nodes, {size * NICS:,} NICs" for size in sizes)], ["---"] * (len(sizes) + 1)]
+    rows = [["what", *(f"{size:,} nodes, {size * nics:,} NICs" for size in sizes)], ["---"] * (len(sizes) + 1)]
     for what in found[-1]:
         cells = [f"{figures[what]:.3g}" if what in figures else "" for figures in found]
         first = found[0].get(what)
@@ -272,11 +288,12 @@ def table(found: Sequence[Figures], sizes: Sequence[int]) -> str:
 def main(words: Sequence[str]) -> None:
     """Print the table."""
     if words[:1] == ["--inside"]:
-        inside(words[1], words[2], words[3], int(words[4]))
+        inside(words[1], words[2], words[3], int(words[4]), int(words[5]))
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--members", type=int, default=1, help="of the etcd")
     parser.add_argument("--sqlite", action="store_true", help="a file instead")
+    parser.add_argument("--nics", type=int, choices=range(NICS + 1), default=NICS, help="of the instance of each node")
     parser.add_argument("nodes", nargs="*", type=int, default=SIZES)
     given = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="mockcloud-", dir="/dev/shm") as folder, contextlib.ExitStack() as stack:
@@ -284,8 +301,9 @@ def main(words: Sequence[str]) -> None:
         if not given.sqlite:
             (Path(folder) / "etcd").mkdir()
             store = stack.enter_context(Cluster(Path(folder) / "etcd", given.members)).url
-        found = measured(Path(folder), store, given.nodes)
-    print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n\n{table(found, given.nodes)}")
+        found = measured(Path(folder), store, given.nodes, IDLE, given.nics)
+    print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
+    print(table(found, given.nodes, given.nics))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import pytest
 
 from mockcloud.cloud import MockCloud, node_uuid
 from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import fitting as wrong
 from mockcloud.namespace.host import NamespaceHost
 from mockcloud.sysinfo import NAMESPACE, TREE
 from tests.contract.differences import DEPTHS
-from tests.support.cloud_checker import wrong
 from tests.support.instance_history import COVERING, PAIR, Step, drawn, prepare
 from tests.support.netns import ask, run, wait_until
 from tests.support.sample import FULL

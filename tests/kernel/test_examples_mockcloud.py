@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,10 @@ NODES = 6
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, str]:
-    """Give an environment by which what it leaves is seen."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    return {**os.environ, "TMPDIR": str(temporary)}
+def given() -> Iterator[dict[str, str]]:
+    """Give an environment by which what it leaves is seen; the path is short, as a socket's has to be."""
+    with tempfile.TemporaryDirectory(prefix="told-") as temporary:
+        yield {**os.environ, "TMPDIR": temporary}
 
 
 @pytest.mark.no_agent("it has agents of its own")

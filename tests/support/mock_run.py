@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
-from tests.support.cloud_checker import wrong
+from mockcloud.invariants import fitting as wrong
 from tests.support.instance_history import COVERING, drawn, prepare
 from tests.support.run_trace import calls, foreign
 

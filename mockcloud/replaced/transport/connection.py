@@ -7,6 +7,8 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from mockcloud.replaced.transport.session import DEAF, MUTE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,7 +60,7 @@ class Connection:
         """Connect, and send what waits, as far as it goes now."""
         if made is not self._socket:
             return  # it was closed meanwhile
-        if self._way.cut.get(self._node) == "both":
+        if self._way.cut.get(self._node) in DEAF:
             self._loop.after(HELD, partial(self._go_on, made))
             return
         try:
@@ -81,7 +83,7 @@ class Connection:
         made = self._socket
         if made is None:
             return
-        if self._node in self._way.cut or self._held():
+        if self._way.cut.get(self._node) in MUTE or self._held():
             self._way.scheduler.neglect(made.fileno())
             self._loop.after(HELD, partial(self._go_on, made))
         elif self._out and events & select.EPOLLOUT:
@@ -92,7 +94,7 @@ class Connection:
     def take(self) -> None:
         """Take what has come, if anything has."""
         made = self._socket
-        if made is None or not self._connected or self._node in self._way.cut:
+        if made is None or not self._connected or self._way.cut.get(self._node) in MUTE:
             return
         try:
             data = made.recv(PIECE)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from mockcloud.replaced.transport.session import Stream
+from mockcloud.replaced.transport.session import DEAF, Stream
 from netagent.sync.messages import Failure
 from netagent.sync.session import SECONDS, failure_of
 from netregistry.client import Answer, Asker, Problem, Question
@@ -30,42 +30,50 @@ if TYPE_CHECKING:
     from random import Random
 
     from mockcloud.replaced.scheduler import NodeLoop
-    from mockcloud.replaced.transport.session import Crowded, Tell, Then
+    from mockcloud.replaced.transport.session import At, Crowded, Tell, Then
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
 
 LATENCY = 0.0005, 0.005  #: seconds from one side to the other: the least and the most
 CROWDED = 0.05  #: seconds until a hearer that has too much to do is asked again
+COPY = 40.0  #: seconds until a copy of a request comes, at most: longer than an answer is waited for
 
 
 class Wire:
     """The way between the nodes and their registry. ``registry``: None while its service is stopped.
 
-    ``cut``: nodes whose way is cut: "both", or "answers" where the registry is reached, and nothing comes back.
+    ``cut``: nodes whose way is cut: "both"; "answers" where the registry is reached, and nothing comes back; "requests" where it is not,
+    and its streams are heard. ``slow``: seconds that everything takes longer, at most; ``copies``: the share of requests of which a copy
+    comes late; ``dead``: nodes that have lost their power; ``lacks``: what nodes of an older version do not know of a service.
+    ``loop``: does what is to be done at the registry's side, whatever becomes of the node meanwhile.
     """
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, chance: Random, loop: NodeLoop) -> None:
         self.registry: Registry | None = None
+        self.loop = loop
         self.cut: dict[str, str] = {}
+        self.slow = self.copies = 0.0
+        self.lacks: dict[str, frozenset[str]] = {}
+        self.dead: set[str] = set()
         self.asked = 0  #: requests that came to the registry
         self.chance = chance
 
     def later(self) -> float:
         """Give how long something is on its way (seconds)."""
-        return self.chance.uniform(*LATENCY)
+        return self.chance.uniform(*LATENCY) + (self.chance.uniform(0.0, self.slow) if self.slow else 0.0)
 
     def asker(self, loop: NodeLoop, node: str) -> _Asker:
         """Give what asks for a node."""
         return _Asker(self, loop, node)
 
-    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> Stream:
+    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> Stream:
         """Begin a stream to a node."""
-        return _Channelled(self, loop, node, question, tell, crowded)
+        return _Channelled(self, loop, node, question, tell, crowded, reached)
 
     def reach(self, node: str) -> Registry:
         """Give the registry. Raises TryAgain where nobody answers."""
-        if self.registry is None or self.cut.get(node) == "both":
+        if self.registry is None or self.cut.get(node) in DEAF:
             raise TryAgain("no registry answers")
         return self.registry
 
@@ -142,20 +150,47 @@ class _Asker:
     def __init__(self, wire: Wire, loop: NodeLoop, node: str) -> None:
         self._wire, self._loop, self._node = wire, loop, node
         self._client = Client(wire, Identity("node", node, ORIGIN), loop.wall)
+        self._asked = self._told = 0
 
     def ask(self, question: Question, then: Then) -> None:
-        """Ask; ``then`` is given what comes of it."""
-        self._loop.after(self._wire.later(), partial(self._ask, question, then))
+        """Ask; ``then`` is given what comes of it, or that nothing has come."""
+        wire = self._wire
+        self._asked += 1
+        none = TryAgain(f"no answer within {SECONDS:.0f} s")
+        self._loop.after(SECONDS, partial(self._answer, self._asked, none, then))
+        wire.loop.after(wire.later(), partial(self._arrive, self._asked, question, then))
+        if wire.copies and wire.chance.random() < wire.copies:
+            wire.loop.after(wire.later() + wire.chance.uniform(0.0, COPY), partial(self._copy, question))
 
-    def _ask(self, question: Question, then: Then) -> None:
-        wait = self._wire.later()
+    def _arrive(self, number: int, question: Question, then: Then) -> None:
+        """Do what is asked at the registry, where it comes there."""
+        if self._wire.cut.get(self._node) in DEAF:
+            return
+        answer = self._serve(question)
+        if self._node not in self._wire.cut:
+            self._loop.after(self._wire.later(), partial(self._answer, number, answer, then))
+
+    def _copy(self, question: Question) -> None:
+        """Do what a copy of a request asks for; nobody hears the answer."""
+        if self._wire.cut.get(self._node) not in DEAF:
+            self._serve(question)
+
+    def _serve(self, question: Question) -> Answer | Exception:
         try:
-            answer: Answer | Exception = self._client.ask(question)
+            found = self._client.ask(question)
         except Exception as error:  # it is for the session
-            answer = error
-        if self._node in self._wire.cut:
-            answer, wait = TryAgain(f"no answer within {SECONDS:.0f} s"), SECONDS
-        self._loop.after(wait, partial(then, answer))
+            return error
+        lacks = self._wire.lacks.get(self._node)
+        if lacks and not question.place:
+            for name in ("abilities", "actions"):
+                found.body[name] = [each for each in found.body[name] if each not in lacks]
+        return found
+
+    def _answer(self, number: int, answer: Answer | Exception, then: Then) -> None:
+        """Tell of the answer, or that there is none; which of the two comes first counts."""
+        if number > self._told:
+            self._told = number
+            then(answer)
 
     def close(self) -> None:
         """Ask no more."""
@@ -164,21 +199,29 @@ class _Asker:
 class _Channelled(Stream):
     """A stream of a registry in this process."""
 
-    def __init__(self, wire: Wire, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> None:
-        super().__init__(loop, tell, crowded)
+    def __init__(self, wire: Wire, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> None:
+        super().__init__(loop, tell, crowded, reached)
         self._wire, self._who, self._query = wire, Identity("node", node, ORIGIN), question.query
         self._registry: Registry | None = None
         self._channel: Channel | None = None
         self._reading = False
-        loop.after(wire.later(), self._open)
+        wire.loop.after(wire.later(), self._open)
 
     def end(self) -> None:
         """Let nothing more be told; the registry sees that the connection has ended, where anything reaches it."""
         super().end()
-        seen = self._registry is self._wire.registry and self._who.name not in self._wire.cut
+        seen = self._registry is self._wire.registry and not self._cut
         if self._channel is not None and self._registry is not None and seen:
             self._registry.streams.close(self._channel)
         self._channel = None
+
+    def _silent_now(self) -> bool:
+        """Tell whether nothing of the other side comes to the registry: the way is cut, or nobody has the connection any more."""
+        return self._over or self._cut
+
+    @property
+    def _cut(self) -> bool:
+        return self._who.name in self._wire.cut or self._who.name in self._wire.dead
 
     def _open(self) -> None:
         if self._over:
@@ -187,7 +230,7 @@ class _Channelled(Stream):
             self._registry = self._wire.reach(self._who.name)
             check("watch", self._who.role)
             wanted = filters.given(WATCH, self._query.items())
-            self._channel = self._registry.watch(self._who, wanted, self._wake, None, lambda: self._who.name in self._wire.cut)
+            self._channel = self._registry.watch(self._who, wanted, self._wake, None, self._silent_now)
         except TryAgain as error:
             self._ended(failure_of(error))
         except NetcommonError as error:
@@ -204,7 +247,7 @@ class _Channelled(Stream):
     def _take(self) -> None:
         self._reading = False
         channel = self._channel
-        if self._over or channel is None or self._who.name in self._wire.cut:
+        if self._over or channel is None or self._wire.cut.get(self._who.name, "requests") != "requests":
             return
         if self._crowded():
             self._reading = True

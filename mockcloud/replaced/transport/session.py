@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     Tell = Callable[[Event], None]
     Crowded = Callable[[], bool]
+    At = Callable[[str], None]
     Then = Callable[[Answer | Exception], None]
+
+
+DEAF = ("both", "requests")  #: ways that are cut so that the registry hears nothing
+MUTE = ("both", "answers")  #: and so that nothing is heard of it
 
 
 class Asks(Protocol):
@@ -39,7 +44,7 @@ class Asks(Protocol):
 
 
 class Way(Protocol):
-    """A way from nodes to their registry. ``cut``: nodes whose way is cut: "both", or "answers" where questions still arrive."""
+    """A way from nodes to their registry. ``cut``: nodes whose way is cut: "both"; "answers" or "requests" alone."""
 
     cut: dict[str, str]
     chance: Random
@@ -48,18 +53,22 @@ class Way(Protocol):
         """Give what asks for the node of a loop."""
         ...
 
-    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> Stream:
+    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> Stream:
         """Begin a stream to a node."""
         ...
 
 
 class Session:
-    """Speak for a node with its registry, in the one thread of all nodes: a netagent.sync.driver.Speaks."""
+    """Speak for a node with its registry, in the one thread of all nodes: a netagent.sync.driver.Speaks.
+
+    ``reached`` is told when a request is about to leave ("ask"), when an answer has come ("answer"), and when a line has ("line").
+    """
 
     def __init__(
         self,
         way: Way,
         loop: NodeLoop,
+        reached: At,
         _where: str | Places,
         node: str,
         incarnation: str,
@@ -67,7 +76,7 @@ class Session:
         crowded: Callable[[], bool],
     ) -> None:
         self._node, self._incarnation, self._tell, self._crowded = node, incarnation, tell, crowded
-        self._way, self._loop = way, loop
+        self._way, self._loop, self._reached = way, loop, reached
         self._moment = Moment(loop.wall)
         self._asker = way.asker(loop, node)
         self._stream: Stream | None = None
@@ -79,6 +88,7 @@ class Session:
         return self._moment()
 
     def ask(self, request: Asking) -> None:
+        self._reached("ask")
         self._waiting.append(request)
         if len(self._waiting) == 1:
             self._begin()
@@ -104,6 +114,7 @@ class Session:
 
     def _answered(self, event: Event) -> None:
         self._waiting.popleft()
+        self._reached("answer")
         self._tell(event, 0)
         if self._waiting:
             self._begin()
@@ -113,7 +124,7 @@ class Session:
         self.stream += 1
         number, tell = self.stream, self._tell
         question = Question.stream(self._node, start, self._incarnation)
-        self._stream = self._way.stream(self._loop, self._node, question, lambda event: tell(event, number), self._crowded)
+        self._stream = self._way.stream(self._loop, self._node, question, lambda event: tell(event, number), self._crowded, self._reached)
 
     def end(self) -> None:
         if self._stream is not None:
@@ -133,8 +144,8 @@ def _sent(steps: Generator[Question, Answer, Answered], answer: Answer | Excepti
 class Stream:
     """One stream of lines to a node. It is over when it is silent for too long."""
 
-    def __init__(self, loop: NodeLoop, tell: Tell, crowded: Crowded) -> None:
-        self._loop, self._tell, self._crowded = loop, tell, crowded
+    def __init__(self, loop: NodeLoop, tell: Tell, crowded: Crowded, reached: At) -> None:
+        self._loop, self._tell, self._crowded, self._reached = loop, tell, crowded, reached
         self._over = False
         self._rest = b""
         self._last = 0.0  # when a line has come
@@ -175,6 +186,7 @@ class Stream:
             self._heard()
         for line in lines:
             if not self._over:
+                self._reached("line")
                 self._tell(Line(decoded(line), len(line)))
         if len(self._rest) > LONGEST_LINE:
             raise http.client.LineTooLong("answer")

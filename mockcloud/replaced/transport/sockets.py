@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from mockcloud.replaced.scheduler import NodeLoop, RealTime
-    from mockcloud.replaced.transport.session import Crowded, Tell, Then
+    from mockcloud.replaced.transport.session import At, Crowded, Tell, Then
     from netagent.loop import Timer
 
 
@@ -34,6 +34,7 @@ class Sockets:
         self.scheduler, self.path = scheduler, path
         self.place = UnixPlace(path)
         self.cut: dict[str, str] = {}
+        self.dead: set[str] = set()  #: nodes that have lost their power
         self.asked = 0  #: requests that were sent
         self.chance = Random(scheduler.chance.random())
 
@@ -41,9 +42,9 @@ class Sockets:
         """Give what asks for a node."""
         return _HttpAsker(self, loop, node)
 
-    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> Stream:
+    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> Stream:
         """Begin a stream to a node."""
-        return _HttpStream(self, loop, node, question, tell, crowded)
+        return _HttpStream(self, loop, node, question, tell, crowded, reached)
 
 
 class _HttpAsker:
@@ -130,8 +131,8 @@ class _Asking:
 class _HttpStream(Stream):
     """A stream of a service elsewhere, on a connection of its own."""
 
-    def __init__(self, way: Sockets, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded) -> None:
-        super().__init__(loop, tell, crowded)
+    def __init__(self, way: Sockets, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> None:
+        super().__init__(loop, tell, crowded, reached)
         self._received, self._refusal = Received(), b""
         self._place = way.place
         self._connection = Connection(way, loop, node, self._take, self._failed, crowded)

@@ -9,10 +9,10 @@ import pytest
 
 from mockcloud.cloud import MockCloud, node_uuid
 from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import fitting as wrong
 from mockcloud.node import MockNode
 from mockcloud.sysinfo import NEW, OLD, VERSIONS
 from runtime.errors import HostRefused
-from tests.support.cloud_checker import wrong
 from tests.support.instance_history import COVERING, PAIR, drawn, prepare
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud

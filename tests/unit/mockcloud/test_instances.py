@@ -13,7 +13,7 @@ from mockcloud import stored
 from mockcloud.cloud import MockCloud, node_uuid
 from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
-from tests.support.cloud_checker import wrong
+from mockcloud.invariants import fitting as wrong
 from tests.support.killing_steps import everywhere, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
@@ -160,8 +160,8 @@ def test_on_the_target_a_guest_is_incoming_first(cloud: MockCloud) -> None:
     seen: list[tuple[str, str, bool]] = []
     waiting = instances._waiting
 
-    def watched(lack: Callable[[], str]) -> Iterator[None]:
-        yield from waiting(lack)
+    def watched(lack: Callable[[], str], blind: bool = False) -> Iterator[None]:
+        yield from waiting(lack, blind)
         for node in (FIRST, SECOND):
             for path in Path(cloud.root, "servers", node, "run/netcommon/nics").glob("*.json"):
                 record = json.loads(path.read_text())

@@ -10,8 +10,8 @@ from typing import Any
 
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import fitting as wrong
 from netagent.sync.driver import INCARNATION
-from tests.support.cloud_checker import wrong
 from tests.support.killing_steps import opened
 
 PAIR = ({"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"})

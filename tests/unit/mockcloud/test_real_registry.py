@@ -14,11 +14,11 @@ import pytest
 from mockcloud.cloud import MockCloud, node_uuid
 from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import fitting as wrong
 from mockcloud.nodes import perform
 from netregistry.client import SILENT
 from netregistry.service.registry import ALIVE
 from runtime.errors import HostRefused
-from tests.support.cloud_checker import wrong
 from tests.support.netns import slowness
 from tests.support.registry_process import Registry
 

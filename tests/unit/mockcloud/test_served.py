@@ -15,9 +15,9 @@ import pytest
 from mockcloud.cloud import MockCloud, node_uuid
 from mockcloud.instances.table import TASKS
 from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import fitting as wrong
 from mockcloud.served import client
 from mockcloud.served.server import LARGEST, Server
-from tests.support.cloud_checker import wrong
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 

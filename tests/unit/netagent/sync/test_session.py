@@ -101,7 +101,7 @@ def session(path: str, crowded: Callable[[], bool] = lambda: False) -> Iterator[
         return heard.get()[0]
 
     before = threading.active_count()
-    one = OneThread(Sockets(scheduler, path), scheduler.loop(), *given)
+    one = OneThread(Sockets(scheduler, path), scheduler.loop(), lambda _point: None, *given)
     try:
         yield one, next_event
         assert threading.active_count() == before

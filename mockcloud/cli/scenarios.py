@@ -1,0 +1,157 @@
+"""mockcloud run and fault: scenarios from files, and single faults of a cloud that is there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mockcloud import state
+from mockcloud.cli.nodes import seed_option
+from mockcloud.cli.opened import cloud_option, opened
+from mockcloud.cli.output import answer
+from mockcloud.nodes import uuids
+from mockcloud.scenarios.faults import FAULTS
+from mockcloud.scenarios.file import LATEST, SETTLE, Step, read
+from mockcloud.scenarios.running import play, strike
+from netcommon.cli.output import json_option, say, table
+from runtime.errors import HostRefused, NicInvalid, escaped
+
+if TYPE_CHECKING:
+    from mockcloud.scenarios.faults import Fault
+    from mockcloud.scenarios.running import Result
+
+MEMORY = "/dev/shm"  # noqa: S108 - a folder of our own is made there
+VIOLATED = 1  #: the exit status where something was found that must not be
+
+
+@click.command("run")
+@click.argument("file", type=click.Path())
+@seed_option
+@click.option(
+    "--keep", "folder", default="", metavar="FOLDER", help="Make the cloud there, and let it stay; by default it goes with the run."
+)
+@click.option("--log", "log", default="", metavar="FILE", help="Write all that nodes and registry did, line by line, into a file.")
+@json_option
+def run(file: str, seed: int, folder: str, log: str, as_json: bool) -> None:
+    """Run the scenario in FILE on a cloud of its own, and say what of it must not be.
+
+    The file says which nodes and networks there are, and in [[steps]] what is done to instances and what goes wrong, and when. At the end
+    all faults are ended, what an administrator would do is done, and everything is held against each other: files, simulated kernels, and
+    the registry. Everything by chance comes from the seed: the same seed, the same log, byte for byte.
+
+    Exit status 1 if something was found that must not be.
+    """
+    scenario = read(file)
+    with ExitStack() as stack:
+        if folder and state.there(folder):
+            raise HostRefused(f"there is a mock cloud in {escaped(folder)} already", "name another folder, or remove it")
+        lines = stack.enter_context(_opened(log)) if log else None
+        root = folder or stack.enter_context(scratch())
+        found = play(scenario, root, seed, lines)
+    _end(found, as_json)
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """Give a folder for a cloud that goes again: in memory where that can be, since its registry synchronises every commit."""
+    made = None if os.environ.get("TMPDIR") or not os.access(MEMORY, os.W_OK) else MEMORY
+    return tempfile.TemporaryDirectory(prefix="mockcloud-", dir=made)
+
+
+def _opened(path: str) -> Any:
+    try:
+        return open(path, "w", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise HostRefused(f"cannot write {escaped(path)}: {error.strerror}") from None
+
+
+class Group(click.Group):
+    """Make the command of each fault."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(FAULTS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(cmd_name, FAULTS[cmd_name]) if cmd_name in FAULTS else None
+
+
+@click.group("fault", cls=Group)
+def fault() -> None:
+    """Let something go wrong in a cloud that is there, for a while, and look what becomes of it.
+
+    All agents run; the fault begins, and ends after --for seconds of virtual time. Then what an administrator would do is done, and when
+    all has been quiet for a while (--settle) everything is held against each other, as at the end of a scenario.
+
+    Exit status 1 if something was found that must not be.
+    """
+
+
+def _command(name: str, one: Fault) -> click.Command:
+    def work(folder: str, seed: int, settle: float, as_json: bool, nodes: tuple[str, ...] = (), lasts: float = 0.0, **given: Any) -> None:
+        for variable, value in (("--for", lasts), ("--settle", settle)):
+            if not 0.0 <= value <= LATEST:
+                raise NicInvalid(variable, f"{value:g}", f"a number from 0 to {LATEST:g}")
+        with opened(folder, seed=seed) as cloud:
+            hostnames = {each["uuid"]: each["hostname"] for each in cloud.list()}
+            wanted = [hostnames[each] for each in uuids(cloud, nodes)] if nodes else ["*"]
+            found = strike(cloud, [Step(name, given=given, nodes=each, lasts=lasts) for each in wanted], seed, settle)
+        _end(found, as_json)
+
+    params: list[click.Parameter] = [click.Argument(["nodes"], nargs=-1, metavar="[NODE...]")] if one.of_node else []
+    for each, parameter in one.takes.items():
+        kind: Any = click.Choice(parameter.choices) if parameter.choices else _Range(parameter.least, parameter.most, parameter.default)
+        params.append(click.Option([f"--{each}"], type=kind, default=parameter.default, show_default=True, help=parameter.help))
+    if one.ends is not None:
+        text = "After how many seconds it is over, by the virtual clock."
+        params.append(click.Option(["--for", "lasts"], type=float, default=30.0, show_default=True, metavar="SECONDS", help=text))
+    text = "How long all is to be quiet before the last look."
+    params.append(click.Option(["--settle"], type=float, default=SETTLE, show_default=True, metavar="SECONDS", help=text))
+    nodes = " NODES are hostnames or UUIDs, all of them by default." if one.of_node else ""
+    made = click.Command(name, params=params, callback=work, help=f"{one.help}{nodes}", short_help=one.help)
+    return json_option(cloud_option(seed_option(made)))
+
+
+class _Range(click.ParamType[float]):
+    """A number within bounds, whole where the default is."""
+
+    name = "number"
+
+    def __init__(self, least: float, most: float, default: float) -> None:
+        self._least, self._most, self._whole = least, most, isinstance(default, int)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
+        try:
+            found = int(value) if self._whole else float(value)
+        except (TypeError, ValueError):
+            found = None
+        if found is None or not self._least <= found <= self._most:
+            self.fail(
+                f"{value!a:.80}: expected a {'whole ' if self._whole else ''}number from {self._least:g} to {self._most:g}", param, ctx
+            )
+        return found
+
+
+def _end(found: Result, as_json: bool) -> None:
+    """Print what a run came to, and end with its exit status."""
+    show(found, as_json)
+    if found.violations:
+        raise SystemExit(VIOLATED)
+
+
+def show(found: Result, as_json: bool) -> None:
+    """Print what a run came to."""
+    if as_json:
+        said = {**found._asdict(), "outcomes": [each._asdict() for each in found.outcomes]}
+        answer("run", **{**said, "violations": [each._asdict() for each in found.violations]})
+        return
+    say(table(("AT", "WHAT"), [(f"{each.at:.1f}", each.text) for each in found.outcomes]))
+    for each in found.violations:
+        say(f"violation at {each.at:.1f} ({each.when}): {each.text}")
+    say(f"{len(found.violations)} violations; {found.seconds:.0f} s, {found.actions} actions of nodes, seed {found.seed}")
+    say(f"log: {found.lines} lines, SHA-256 {found.sha256}")
+
+
+COMMANDS = {"run": run, "fault": fault}

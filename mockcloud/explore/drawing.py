@@ -1,0 +1,124 @@
+"""Draw a short scenario from a seed: a few nodes and guests, what an administrator does to them, and what goes wrong meanwhile.
+
+Each has at least three nodes, a migration and a fault.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from mockcloud.scenarios.faults import FAULTS
+from mockcloud.scenarios.file import Scenario, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Agents that compare and reap often: what takes minutes on a real node is part of a short run.
+SETTINGS = """
+[agent]
+resync = 20
+start_delay = 2
+reap_interval = 3
+reap_grace = 2
+[registry]
+compare_delay = 20
+compare_interval = 60
+"""
+SETTLE = 70.0  #: seconds: a comparison with the registry, and what was refused is tried again
+NETWORK = {"subnet": "192.0.2.0/24"}
+BRIDGED, ROUTED = {"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"}
+NAMES = ("web1", "web2", "web3", "web4")
+#: What an administrator does, and how often.
+TASKS = {"migrate": 8, "change": 4, "stop": 3, "start": 3, "failover": 2, "crash": 2, "reboot": 1, "create": 2, "delete": 2, "plug": 1}
+TASKS |= {"unplug": 1, "update": 1}
+#: What goes wrong, and how often.
+WRONG = {"partition": 5, "agent": 5, "slow": 3, "copies": 3, "events": 3, "node": 3, "hook": 2, "registry": 3, "restore": 2, "disk": 1}
+WRONG |= {"clock": 1, "older": 1}
+SOONEST, LATEST = 0.05, 4.0  #: seconds from one step to the next
+LASTS = 0.5, 20.0  #: seconds of a fault
+
+
+def draw(seed: int) -> Scenario:
+    """Draw the scenario of a seed: the same at each time."""
+    return _Drawing(seed).scenario()
+
+
+class _Drawing:
+    def __init__(self, seed: int) -> None:
+        self._chance = Random(f"explore {seed}")
+        self._nodes = self._chance.choice((3, 3, 3, 4))
+        self._at = 0.0
+        self._steps: list[Step] = []
+
+    def scenario(self) -> Scenario:
+        chance = self._chance
+        for name in NAMES[: chance.choice((1, 2, 2, 3))]:
+            self._add(Step("create", given=self._created(name)))
+        wrong = self._kinds(WRONG, chance.randint(1, 4))
+        if "restore" in wrong:
+            self._add(Step("backup"))
+        kinds = [*wrong, "migrate", *self._kinds(TASKS, chance.randint(2, 8))]
+        chance.shuffle(kinds)
+        for kind in kinds:
+            self._at += chance.uniform(SOONEST, LATEST)
+            self._add(self._fault(kind) if kind in WRONG else Step(kind, given=self._task(kind)))
+        return Scenario(self._nodes, "plain", SETTINGS, SETTLE, {"blue": NETWORK}, tuple(self._steps))
+
+    def _add(self, step: Step) -> None:
+        self._steps.append(step._replace(at=round(self._at, 2)))
+
+    def _kinds(self, among: dict[str, int], number: int) -> Sequence[str]:
+        return self._chance.choices(list(among), list(among.values()), k=number)
+
+    def _node(self) -> str:
+        return f"mock{self._chance.randint(1, self._nodes)}"
+
+    # -- tasks
+
+    def _created(self, name: str) -> dict[str, Any]:
+        nics = self._chance.choice(([BRIDGED], [ROUTED], [BRIDGED, ROUTED]))
+        return {"name": name, "node": self._node(), "nics": nics, "start": True}
+
+    def _task(self, kind: str) -> dict[str, Any]:
+        chance, name = self._chance, self._chance.choice(NAMES[:3])
+        match kind:
+            case "create":
+                return self._created(chance.choice(NAMES))
+            case "migrate":
+                more = {"fail": True} if chance.random() < 0.2 else {}
+                return {"name": "web*" if chance.random() < 0.2 else name, "node": "mock*", "blind": True, **more}
+            case "failover":
+                return {"name": name, "node": "mock*", "blind": True}
+            case "change":
+                value = f"{chance.randint(1, 99)}mbit" if chance.random() < 0.8 else ""
+                return {"name": name, "index": 0, "options": {chance.choice(("rate_in", "rate_out")): value}}
+            case "plug":
+                return {"name": name, "fields": chance.choice((BRIDGED, ROUTED))}
+            case "unplug":
+                return {"name": name, "index": 0}
+            case "update":
+                return {"name": name, "add": [f"netcommon:*:rate_in:{chance.randint(1, 99)}mbit"]}
+            case "stop":
+                return {"name": name, **({"ifdown": True} if chance.random() < 0.3 else {})}
+        return {"name": name}
+
+    # -- faults
+
+    def _fault(self, kind: str) -> Step:
+        chance, fault = self._chance, FAULTS[kind]
+        given: dict[str, Any] = {}
+        for name, parameter in fault.takes.items():
+            if parameter.choices:
+                given[name] = chance.choice(parameter.choices)
+            elif name in ("request", "number"):
+                given[name] = chance.randint(1, 12)
+            elif kind == "slow":
+                given[name] = float(chance.choice((0.5, 3, 30)))
+            elif kind == "clock":
+                given[name] = float(chance.choice((-7200, -60, 60, 7200)))
+            else:
+                given[name] = round(chance.random() / 2, 2)
+        nodes = chance.choice(("*", *(f"mock{number}" for number in range(1, self._nodes + 1)))) if fault.of_node else "*"
+        drawn = Step(kind, given=given, nodes=nodes)
+        return drawn._replace(lasts=round(chance.uniform(*LASTS), 2)) if fault.ends else drawn

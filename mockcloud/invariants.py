@@ -1,0 +1,371 @@
+"""Hold everything that a mock cloud has against each other: what must be so at every commit, at every moment, and when all is quiet.
+
+By raw files, tables of kernels, simulated or not, and what the registry stores and lists: by nothing of the code that made it so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.simulated.host import MemoryHost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mockcloud.cloud import MockCloud
+    from mockcloud.node import MockNode
+    from netcommon.host.api.facts import Link, OvsPort, Route, Rule
+    from netregistry.stores.base import Batch, Item
+    from netregistry.view import View
+
+HERE = ("running", "incoming")  #: states of an instance that has a process
+SHOWN = ("running", "pending restart")  #: how a NIC of a running instance is shown
+
+
+class Commits:
+    """Follow what is stored, commit by commit, and note what no commit may leave behind. A netregistry.service.registry.Part.
+
+    ``seen``: NICs that a node has reported since they are wanted, in this epoch; ``instances``: those that were ever an instance's.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.seen: set[str] = set()
+        self.instances: set[str] = set()
+        self._stored: dict[str, Any] = {}
+        self._claims: dict[str, dict[str, None]] = {}  # a MAC or an address -> keys of its claims, of all scopes
+
+    def begin(self, items: Iterable[Item]) -> Commits:
+        """Begin with what is stored now."""
+        self._stored.clear()
+        self.seen.clear()
+        self._claims.clear()
+        for key, value, _revision in items:
+            self._put(key, value)
+        return self
+
+    def hear(self, _view: View, batch: Batch | None) -> None:
+        """Take in one commit."""
+        if batch is None:
+            return
+        before = {key: self._stored.get(key) for key, _value in batch.changes}
+        for key, value in batch.changes:
+            self._put(key, value)
+        for key, was in before.items():
+            kind, _, name = key.partition("/")
+            if kind == "nics":
+                self.found += self._of_nic(name, was, batch.revision)
+            elif kind in ("macs", "addresses"):
+                self.found += self._of_claim(key, batch.revision)
+
+    def _put(self, key: str, value: bytes | None) -> None:
+        kind, _, rest = key.partition("/")
+        if kind not in ("nics", "macs", "addresses", "seen"):
+            return
+        if kind == "seen":
+            if value is not None:
+                self.seen.add(rest.partition("/")[2])
+        elif kind != "nics":
+            claims = self._claims.setdefault(key.rpartition("/")[2], {})
+            claims.pop(key, None) if value is None else claims.setdefault(key)
+        elif key not in self._stored:
+            self.seen.discard(rest)  # what was said of an earlier one of the same name may have gone with that
+        if value is None:
+            self._stored.pop(key, None)
+        else:
+            self._stored[key] = json.loads(value)
+            if kind == "nics" and self._stored[key].get("belongs", "instance") == "instance":
+                self.instances.add(rest)
+
+    def _has(self, key: str, uuid: str) -> bool:
+        claim = self._stored[key]
+        return claim.get("holder") == uuid or uuid in claim.get("contenders", ())
+
+    def _of_nic(self, uuid: str, was: Any, revision: int) -> Iterator[str]:
+        nic = self._stored.get(f"nics/{uuid}")
+        has = _has(nic) if nic is not None else []
+        for value in has:
+            if not any(self._has(key, uuid) for key in self._claims.get(value, ())):
+                yield f"revision {revision}: NIC {uuid} wants {value}, and has no claim to it"
+        for value in _has(was) if was is not None else ():
+            if value not in has and any(self._has(key, uuid) for key in self._claims.get(value, ())):
+                yield f"revision {revision}: NIC {uuid} wants {value} no more, and has a claim to it"
+
+    def _of_claim(self, key: str, revision: int) -> Iterator[str]:
+        claim, value = self._stored.get(key), key.rpartition("/")[2]
+        for uuid in (claim["holder"], *claim.get("contenders", ())) if claim is not None and claim.get("holder") else ():
+            nic = self._stored.get(f"nics/{uuid}")
+            if nic is None or value not in _has(nic):
+                yield f"revision {revision}: {value} is held for NIC {uuid}, which does not want it"
+        for nic_key, nic in self._stored.items():
+            if nic_key.startswith("nics/") and value in _has(nic) and not self._claimed(nic_key.partition("/")[2], value):
+                yield f"revision {revision}: {value} is wanted by NIC {nic_key.partition('/')[2]}, and not held for it"
+
+    def _claimed(self, uuid: str, value: str) -> bool:
+        return any(self._has(key, uuid) for key in self._claims.get(value, ()))
+
+
+def _has(nic: dict[str, Any]) -> list[str]:
+    return [value for value in (nic.get("mac"), nic.get("ip"), *nic.get("addresses", ())) if value]
+
+
+class _Guest(NamedTuple):
+    """One file of an instance on a node."""
+
+    node: str
+    vm: dict[str, Any]
+
+    @property
+    def nics(self) -> list[tuple[str, dict[str, Any]]]:
+        """Give the NICs that it has, each with a word for people."""
+        return [(f"{self.vm['name']}/{place}", each) for place, each in enumerate(self.vm["interfaces"])]
+
+
+def _guests(cloud: MockCloud) -> list[_Guest]:
+    found = []
+    for node in _names(f"{cloud.root}/servers"):
+        folder = f"{cloud.root}/servers/{node}/vms"
+        found += [_Guest(node, json.loads(Path(folder, name).read_bytes())) for name in _names(folder) if name.endswith(".json")]
+    return found
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+class _Tables(NamedTuple):
+    """What a node's kernel has."""
+
+    links: dict[str, Link]
+    rules: Sequence[Rule]
+    routes: Sequence[Route]
+    ports: Sequence[OvsPort]
+
+
+def _tables(node: MockNode) -> _Tables:
+    with node.inside:
+        host, view = node.machine, node.machine.view()
+        rules = [each for family in (AF_INET, AF_INET6) for each in view.rules(family)]
+        routes = [each for family in (AF_INET, AF_INET6) for each in view.routes(family)]
+        ports = view.ovs_ports() if isinstance(host, MemoryHost) and host.switch.condition.there else ()
+        return _Tables({link.name: link for link in view.links()}, rules, routes, ports)
+
+
+# -- at every moment
+
+
+def always(cloud: MockCloud) -> list[str]:
+    """Say what is wrong at this moment, whatever goes wrong with nodes and registry; nothing where all is well."""
+    guests = _guests(cloud)
+    return [*_live(cloud, guests), *_in_force(cloud, guests)]
+
+
+def _live(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
+    """Nothing of what lives is reaped: a guest that runs has its devices, and their NICs are on record."""
+    for guest in guests:
+        machine = cloud.nodes.get(guest.node)
+        if machine is None or guest.vm["state"] != "running":
+            continue
+        for label, each in guest.nics:
+            link = _link(machine, each["tap"])
+            if link is None or link.index != each["device"]:
+                yield f"{label} on {machine.name}: its guest runs, and its device is {link}"
+            elif not each.get("unset") and not _record(cloud, guest.node, each):
+                yield f"{label} on {machine.name}: its guest runs, and it is on no record"
+
+
+def _link(node: MockNode, name: str) -> Link | None:
+    with node.inside:
+        return node.machine.view().link(name)
+
+
+def _record(cloud: MockCloud, node: str, each: dict[str, Any]) -> bool:
+    return os.path.exists(f"{cloud.root}/servers/{node}/run/netcommon/nics/{each['nic']['uuid']}.json")
+
+
+def _in_force(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
+    """No instance runs on two nodes, and what it has is in force on two only while it moves: its MAC, and never an address by a route."""
+    where: dict[str, list[str]] = {}
+    moving = {guest.vm["uuid"] for guest in guests if guest.vm["state"] == "incoming"}
+    nics = {each["nic"]["uuid"]: guest.vm["uuid"] for guest in guests for _label, each in guest.nics}
+    running = Counter(guest.vm["uuid"] for guest in guests if guest.vm["state"] == "running")
+    yield from (f"instance {uuid} runs on {number} nodes" for uuid, number in running.items() if number > 1)
+    routes: dict[str, set[str]] = {}
+    for machine in cloud.nodes.values():
+        with machine.inside:
+            view = machine.machine.view()
+            links, found = view.links(), view.routes(AF_INET)
+        taps = {link.index: link for link in links if link.kind == "tun" and link.holders}
+        for link in taps.values():
+            uuid = link.alias.partition(" ")[0]
+            if uuid in nics and link.up:
+                where.setdefault(uuid, []).append(machine.name)
+        for route in found:
+            if route.index in taps and route.destination.endswith("/32"):
+                routes.setdefault(route.destination, set()).add(machine.name)
+    for uuid, names in where.items():
+        if len(names) > 1 and nics[uuid] not in moving:
+            yield f"NIC {uuid} is in force on {' and '.join(names)}, and is not moving"
+    yield from (f"{address} is routed on {' and '.join(sorted(names))}" for address, names in routes.items() if len(names) > 1)
+
+
+# -- when all is quiet
+
+
+def unquiet(cloud: MockCloud) -> list[str]:
+    """Say who is still at work, or away: nodes that are not in step with the registry, marks, jobs, locks."""
+    found = []
+    alive = {each["node"]["uuid"]: each["alive"] for each in cloud.registry.client().all("nodes")}
+    for uuid, machine in cloud.nodes.items():
+        status = machine.agent.status()
+        if not machine.alive or not alive.get(uuid) or status.get("registry") != "in step":
+            text = status.get("registry") if machine.alive else "killed"
+            found.append(f"the agent of {machine.name} is {text}, and {'' if alive.get(uuid) else 'not '}alive by the registry")
+        left = {name: status[name] for name in ("registry marks", "registry jobs", "work waiting") if status.get(name)}
+        left |= {"locks": len(machine.locks.holders)} if machine.locks.holders else {}
+        found += [f"{number} {name} are left on {machine.name}" for name, number in left.items()]
+    return [*found, *(f"{machine.name} is off" for machine in cloud.off.values())]
+
+
+def settled(cloud: MockCloud, commits: Commits | None = None) -> list[str]:
+    """Say what does not fit when all is quiet, of nodes whose agents run; nothing where all is well.
+
+    ``commits``: what has followed the registry from the beginning, where something has.
+    """
+    return [*unquiet(cloud), *fitting(cloud), *(_reported(cloud, commits) if commits is not None else ())]
+
+
+def fitting(cloud: MockCloud) -> list[str]:
+    """Say what of files, hosts, records and the registry does not fit together, of nodes whose agents run."""
+    return list(_fit(cloud))
+
+
+def _fit(cloud: MockCloud) -> Iterator[str]:
+    client = cloud.registry.client()
+    wanted = {each["nic"]["uuid"]: each for each in client.all("nics", belongs="instance")}
+    reports: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for each in client.all("reports"):
+        reports.setdefault(each["report"]["nic"], []).append((each["node"], each["report"]))
+    held = {each["key"].rpartition("/")[2]: each["claim"]["holder"] for each in client.all("claims", standing="held")}
+    for field in ("mac", "ip"):
+        twice = Counter(each["nic"][field] for each in wanted.values() if each["nic"][field])
+        yield from (f"{value} is wanted by {number}" for value, number in twice.items() if number > 1)
+    yield from (f"conflict: {each}" for each in client.all("conflicts"))
+
+    seen: set[str] = set()
+    homes: dict[str, str] = {}
+    for node in _names(f"{cloud.root}/servers"):
+        folder = Path(cloud.root, "servers", node)
+        records = {path.stem.lower(): json.loads(path.read_text()) for path in (folder / "run/netcommon/nics").glob("*.json")}
+        processes = {path.name for path in (folder / "proc").glob("*") if path.name.isdigit()}
+        links = _tables(cloud.nodes[node]).links if node in cloud.nodes else {}
+        taps = {name for name in links if name.startswith("tap")}
+        for path in sorted((folder / "vms").glob("*.json")):
+            vm = json.loads(path.read_text())
+            if vm["name"] in homes:
+                yield f"{vm['name']} is on {homes[vm['name']]} and {node}"
+            homes[vm["name"]] = node
+            for place, each in enumerate(vm["interfaces"]):
+                uuid = each["nic"]["uuid"]
+                seen.add(uuid)
+                label = f"{vm['name']}/{place} on {node}"
+                if uuid not in wanted:
+                    yield f"{label} is not wanted"
+                    continue
+                nic = wanted[uuid]["nic"]
+                yield from (
+                    f"{label}: {value} is {held.get(value)}'s" for value in (nic["mac"], nic["ip"]) if value and held.get(value) != uuid
+                )
+                said = [(where, report) for where, report in reports.get(uuid, []) if report["state"] != "stopped"]
+                if vm["state"] == "running":
+                    yield from _running(cloud.nodes.get(node), folder, vm, each, place, records.pop(uuid, None), label)
+                    if [(where, report["state"], report["tap"]) for where, report in said] != [(node, "running", each["tap"])]:
+                        yield f"{label} is {said} by the registry"
+                    if wanted[uuid]["shown"]["state"] not in SHOWN:
+                        yield f"{label} is shown as {wanted[uuid]['shown']['state']}"
+                elif said:
+                    yield f"{label}, which is {vm['state']}, is {said} by the registry"
+            if vm["state"] == "running":
+                processes.discard(str(vm["pid"]))
+                taps -= {each["tap"] for each in vm["interfaces"]}
+        yield from (f"record {uuid} on {node} is nobody's" for uuid in records)
+        yield from (f"process {pid} on {node} is nobody's" for pid in processes)
+        yield from (f"{tap} on {node} is nobody's" for tap in taps)
+    yield from (f"{each['label']} is wanted, and no instance's" for uuid, each in wanted.items() if uuid not in seen)
+    for uuid, said in reports.items():
+        if uuid not in wanted and any(report["state"] != "stopped" for _node, report in said):  # a stopped one goes with time
+            yield f"{uuid} is {said} by the registry, and not wanted"
+
+
+def _running(
+    node: MockNode | None, folder: Path, vm: dict[str, Any], each: dict[str, Any], place: int, record: dict[str, Any] | None, label: str
+) -> Iterator[str]:
+    """Say what of a NIC that runs does not fit on its node."""
+    nic, tap = each["nic"], each["tap"]
+    run = folder / "var/run/ganeti/kvm-hypervisor"
+    if record is None or (record["state"], record["nic"]["INTERFACE"], record["ifindex"]) != ("up", tap, each["device"]):
+        yield f"{label}: its record is {record}"
+    elif record["incoming"]:
+        yield f"{label}: its guest is here, and its record says that it is on its way"
+    runtime = json.loads((run / "conf" / f"{vm['name']}.runtime").read_text())
+    if runtime[1][place]["uuid"] != nic["uuid"] or (run / "pid" / vm["name"]).read_text().strip() != str(vm["pid"]):
+        yield f"{label}: Ganeti's files say something else"
+    if f"iff:\t{tap}\n" not in "".join(path.read_text() for path in (folder / "proc" / str(vm["pid"]) / "fdinfo").iterdir()):
+        yield f"{label}: its process does not hold {tap}"
+    if node is None:
+        yield f"{label}: its node's agent does not run"
+        return
+    kernel = _tables(node)
+    link = kernel.links.get(tap)
+    if link is None or link.index != each["device"] or not link.up or not link.alias.startswith(nic["uuid"]):
+        yield f"{label}: its device is {link}"
+        return
+    if nic["mode"] == "bridged":
+        bridge = kernel.links.get(nic["link"])
+        if bridge is None or link.master != bridge.index:
+            yield f"{label}: it is not on {nic['link']}"
+    elif nic["mode"] == "openvswitch":
+        if [port.bridge for port in kernel.ports if port.name == tap] != [nic["link"]]:
+            yield f"{label}: it is not on {nic['link']}"
+    elif not [rule for rule in kernel.rules if rule.iif == tap] or not [route for route in kernel.routes if route.index == link.index]:
+        yield f"{label}: no rule or no route leads by {tap}"
+
+
+def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
+    """What nodes say fits what is wanted: in force where NICs run, on the disks of all nodes where an operator has set something."""
+    client = cloud.registry.client()
+    wanted = {each["nic"]["uuid"]: each for each in client.all("nics", belongs="instance")}
+    reports: dict[str, list[dict[str, Any]]] = {}
+    for each in client.all("reports"):
+        reports.setdefault(each["report"]["nic"], []).append(each["report"])
+    for uuid, item in wanted.items():
+        said = reports.get(uuid, [])
+        if uuid in commits.seen and not said:
+            yield f"{item['label']}: no node says any more that it has, or had it"
+        for report in said:
+            if report["state"] == "running" and not report["refused"] and report["applied"] != item["revision"]:
+                yield f"{item['label']}: {report['applied'] or 'nothing'} is in force, and {item['revision']} is wanted"
+            if report["drift"]:
+                yield f"{item['label']}: {', '.join(report['drift'])} does not hold"
+            if report["refused"]:
+                yield f"{item['label']}: what is wanted is refused: {report['refused']}"
+    yield from (f"NIC {uuid} is reported still, and not wanted" for uuid in reports if uuid not in wanted and uuid in commits.instances)
+    for uuid, machine in cloud.nodes.items():
+        folder = Path(cloud.root, "servers", uuid, "var/lib/netcommon/wanted")
+        kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        for nic, item in wanted.items():
+            options = item["nic"]["options"]
+            if options and kept.get(nic, {}).get("revision") != item["revision"]:
+                text = kept.get(nic, {}).get("revision", "nothing")
+                yield f"{item['label']}: {text} lies on {machine.name}'s disk, and {item['revision']} is wanted"
+            elif options and set(kept[nic]["registry"]) < {each["name"] for each in options}:
+                yield f"{item['label']}: {', '.join(kept[nic]['registry']) or 'no option'} lies on {machine.name}'s disk"
+        yield from (f"what was wanted of NIC {nic} lies still on {machine.name}'s disk" for nic in kept if nic not in wanted)

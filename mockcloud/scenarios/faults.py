@@ -1,0 +1,279 @@
+"""The faults by name: what each takes, how it begins on a node or at the registry, and how it ends."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mockcloud.node import POINTS
+from mockcloud.replaced.sources import Harm, Sources
+from mockcloud.sysinfo import TREE
+from runtime.errors import HostRefused, NetcommonError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mockcloud.cloud import MockCloud
+
+LONGEST = 3600.0  #: seconds of a delay
+BACKUP = "backup.sqlite"  #: in the cloud's folder
+
+
+class Parameter(NamedTuple):
+    """One parameter. ``choices``: of a text; of a number the least and the most."""
+
+    default: Any
+    help: str
+    least: float = 0.0
+    most: float = 1.0
+    choices: tuple[str, ...] = ()
+
+
+class Fault(NamedTuple):
+    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once."""
+
+    help: str
+    takes: Mapping[str, Parameter]
+    begins: Callable[[MockCloud, str, Mapping[str, Any]], None]
+    ends: Callable[[MockCloud, str], None] | None = None
+    of_node: bool = True
+
+
+# -- the way to the registry
+
+
+def _cut(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
+    cloud.registry.wire.cut[node] = given["way"]
+
+
+def _joined(cloud: MockCloud, node: str) -> None:
+    cloud.registry.wire.cut.pop(node, None)
+
+
+def _slow(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
+    cloud.own.wire.slow = given["seconds"]
+
+
+def _quick(cloud: MockCloud, _node: str) -> None:
+    cloud.own.wire.slow = 0.0
+
+
+def _copied(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
+    cloud.own.wire.copies = given["share"]
+
+
+def _once(cloud: MockCloud, _node: str) -> None:
+    cloud.own.wire.copies = 0.0
+
+
+# -- a node
+
+
+def _disturbed(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
+    sources = cloud.nodes[node].sources
+    if not isinstance(sources, Sources):
+        raise HostRefused(f"{cloud.nodes[node].name} hears the running kernel, which loses no event", f"a node of depth {TREE}")
+    sources.harm = Harm(given["lost"], given["repeated"], given["late"])
+
+
+def _undisturbed(cloud: MockCloud, node: str) -> None:
+    if node in cloud.nodes and isinstance(sources := cloud.nodes[node].sources, Sources):
+        sources.harm = None
+
+
+def _hook_ends(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
+    cloud.nodes[node].end_hook(given["request"])
+
+
+def _hooks_live(cloud: MockCloud, node: str) -> None:
+    if node in cloud.nodes:
+        cloud.nodes[node].end_hook(0)
+
+
+def _agent_killed(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
+    cloud.nodes[node].crash_at(given["point"], given["number"])
+
+
+def _agent_starts(cloud: MockCloud, node: str) -> None:
+    if node in cloud.nodes:
+        cloud.nodes[node].revive()
+
+
+def _crashes(cloud: MockCloud, node: str, _given: Mapping[str, Any]) -> None:
+    cloud.crash(node)
+
+
+def _boots(cloud: MockCloud, node: str) -> None:
+    if node in cloud.off:
+        cloud.boot(node)
+
+
+def _jumps(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
+    cloud.nodes[node].loop.ahead = given["seconds"]
+
+
+def _is_right(cloud: MockCloud, node: str) -> None:
+    if node in cloud.nodes:
+        cloud.nodes[node].loop.ahead = 0.0
+
+
+def _is_full(cloud: MockCloud, node: str, _given: Mapping[str, Any]) -> None:
+    cloud.nodes[node].full = True
+
+
+def _has_room(cloud: MockCloud, node: str) -> None:
+    if node in cloud.nodes:
+        cloud.nodes[node].full = False
+
+
+def _older(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
+    cloud.own.wire.lacks[node] = frozenset([given["lacks"]])
+    cloud.nodes[node].kill()
+    cloud.nodes[node].revive()
+
+
+def _newer(cloud: MockCloud, node: str) -> None:
+    cloud.own.wire.lacks.pop(node, None)
+    if node in cloud.nodes:
+        cloud.nodes[node].kill()
+        cloud.nodes[node].revive()
+
+
+# -- the registry
+
+
+def _stops(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
+    if cloud.own.wire.registry is not None:
+        cloud.own.stop()
+
+
+def _starts(cloud: MockCloud, _node: str) -> None:
+    if cloud.own.wire.registry is None:
+        cloud.own.again()
+
+
+def _backed_up(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
+    cloud.own.backup(f"{cloud.root}/{BACKUP}")
+
+
+def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
+    if os.path.exists(f"{cloud.root}/{BACKUP}"):
+        cloud.own.restore(f"{cloud.root}/{BACKUP}")
+        cloud.restored = True
+
+
+WAYS = ("both", "answers", "requests")
+ABILITIES = ("watch", "nic.add", "nic.set", "nic.delete")
+
+FAULTS: dict[str, Fault] = {
+    "partition": Fault(
+        "Cut the way between nodes and the registry.",
+        {"way": Parameter("both", "What does not arrive: the registry's answers, or the nodes' requests.", choices=WAYS)},
+        _cut,
+        _joined,
+    ),
+    "slow": Fault(
+        "Let the registry be slow.",
+        {"seconds": Parameter(5.0, "By how much each way takes longer, at most.", 0.0, LONGEST)},
+        _slow,
+        _quick,
+        False,
+    ),
+    "copies": Fault(
+        "Let copies of requests come to the registry late.",
+        {"share": Parameter(0.5, "Of how many requests one comes.")},
+        _copied,
+        _once,
+        False,
+    ),
+    "events": Fault(
+        "Let events of the kernel get lost on their way to the agent, come twice, or late.",
+        {
+            "lost": Parameter(0.2, "The share of those that are lost."),
+            "repeated": Parameter(0.2, "The share of those that come twice."),
+            "late": Parameter(0.2, "The share of those that others overtake."),
+        },
+        _disturbed,
+        _undisturbed,
+    ),
+    "hook": Fault(
+        "Kill a hook.",
+        {"request": Parameter(3, "Before which request of hooks to the host, from now on.", 1, 10_000)},
+        _hook_ends,
+        _hooks_live,
+    ),
+    "agent": Fault(
+        "Kill the agent, and start it anew.",
+        {
+            "point": Parameter("now", "Where it is killed.", choices=POINTS),
+            "number": Parameter(1, "When it gets there for which time from now on.", 1, 10_000),
+        },
+        _agent_killed,
+        _agent_starts,
+    ),
+    "node": Fault("Let nodes crash, and boot.", {}, _crashes, _boots),
+    "clock": Fault(
+        "Let the date of nodes be wrong.",
+        {"seconds": Parameter(3600.0, "By how much; negative: in the past.", -86400.0 * 365, 86400.0 * 365)},
+        _jumps,
+        _is_right,
+    ),
+    "disk": Fault("Let the disks of nodes be full.", {}, _is_full, _has_room),
+    "older": Fault(
+        "Let nodes be of an older version, which cannot do something.",
+        {"lacks": Parameter("watch", "What it cannot do, by the registry's name of that.", choices=ABILITIES)},
+        _older,
+        _newer,
+    ),
+    "registry": Fault("Stop the registry, and start it again.", {}, _stops, _starts, False),
+    "backup": Fault("Copy the registry.", {}, _backed_up, None, False),
+    "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False),
+}
+
+
+class Faults:
+    """The faults that there are at the moment. ``note`` is told of each that begins or ends."""
+
+    def __init__(self, cloud: MockCloud, note: Callable[[str], None]) -> None:
+        self._cloud, self._note = cloud, note
+        self._loop = cloud.scheduler.loop()
+        self._now: dict[tuple[str, str], int] = {}  # fault, node -> which of them is the latest
+        self._count = 0
+
+    def strike(self, name: str, nodes: Iterable[str], given: Mapping[str, Any], lasts: float) -> None:
+        """Let a fault begin on nodes ("" stands for the registry), and end after ``lasts`` seconds."""
+        fault = FAULTS[name]
+        wanted = {each: parameter.default for each, parameter in fault.takes.items()} | dict(given)
+        said = " ".join(f"{each}={value}" for each, value in wanted.items())
+        for node in nodes if fault.of_node else ("",):
+            where = self._name(node)
+            if fault.of_node and node not in self._cloud.nodes:
+                self._note(f"{name} of {where} cannot be: it has crashed")
+                continue
+            try:
+                fault.begins(self._cloud, node, wanted)
+            except NetcommonError as error:
+                self._note(f"{name} of {where} cannot be: {error}")
+                continue
+            self._note(f"{name} of {where} {said}".rstrip())
+            if fault.ends is not None:
+                self._count += 1
+                self._now[name, node] = self._count
+                self._loop.after(lasts, partial(self._over, name, node, self._count))
+
+    def end(self) -> None:
+        """Let all of them end, the registry's first."""
+        for name, node in sorted(self._now, key=lambda key: (FAULTS[key[0]].of_node, self._now[key])):
+            self._over(name, node, self._now[name, node])
+
+    def _over(self, name: str, node: str, number: int) -> None:
+        ends = FAULTS[name].ends
+        if self._now.get((name, node)) == number and ends is not None:
+            del self._now[name, node]
+            ends(self._cloud, node)
+            self._note(f"{name} of {self._name(node)} is over")
+
+    def _name(self, node: str) -> str:
+        machine = self._cloud.nodes.get(node) or self._cloud.off.get(node)
+        return machine.name if machine is not None else node or "the registry"

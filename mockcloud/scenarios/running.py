@@ -1,0 +1,280 @@
+"""Run a scenario on a cloud: tasks one after the other, faults whenever they are due, also in the middle of a task; then look at all of it.
+
+Everything by chance comes from the seed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import weakref
+from fnmatch import fnmatchcase
+from functools import partial
+from random import Random
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from mockcloud import stored, sysinfo
+from mockcloud.cloud import MockCloud
+from mockcloud.instances.table import TASKS, perform
+from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import Commits, always, settled, unquiet
+from mockcloud.scenarios.faults import FAULTS, Faults
+from mockcloud.scenarios.log import Log
+from mockcloud.scenarios.mending import mend
+from netregistry.client import Problem
+from runtime.errors import NetcommonError
+from runtime.folder import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mockcloud.scenarios.file import Scenario, Step
+
+BEGIN = 30.0  #: seconds until all nodes are in step at the beginning
+LOOK = 1.0  #: seconds between two looks at what must always be so
+QUIET, CALM = 300.0, 2.0  #: seconds until all is quiet at the end, and between two looks at that
+COUNTED = 3600.0  #: seconds for which a number of actions is waited for
+MOST = 100  #: violations that are kept
+UNFORESEEN = re.compile(
+    r"(critical|error): .*\b[A-Za-z]+: .* \([a-z_]+\.py:[0-9]+\)$", re.DOTALL
+)  #: a line of a log about an error that nobody foresaw
+
+
+class Violation(NamedTuple):
+    """Something that must not be. ``at``: seconds after the beginning; ``when``: "always", "commit", "error", "settled" or "end"."""
+
+    at: float
+    when: str
+    text: str
+
+
+class Outcome(NamedTuple):
+    """One task or fault, or what was done about one. ``at``: seconds after the beginning."""
+
+    at: float
+    text: str
+
+
+class Result(NamedTuple):
+    """What a run came to. ``sha256``, ``lines``: of its log; ``seconds``: of virtual time; ``actions``: of nodes."""
+
+    seed: int
+    sha256: str
+    lines: int
+    seconds: float
+    actions: int
+    outcomes: tuple[Outcome, ...]
+    violations: tuple[Violation, ...]
+
+
+class Violated(Exception):
+    """What must not be is: the run need not go on."""
+
+
+def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, hasty: bool = False) -> Result:
+    """Make a cloud in the folder ``root``, and run a scenario on it. ``file``: for the log; ``hasty``: end at the first violation.
+
+    Raises HostRefused, and what a task of a cloud that begins raises.
+    """
+    opened = _descriptors()
+    cloud = MockCloud(root, seed, scenario.profile)
+    log = Log(file)
+    run = Run(cloud, scenario.steps, seed, hasty, log)
+    try:
+        run.prepare(scenario)
+        run.all(scenario.settle)
+    except Violated:
+        pass
+    finally:
+        cloud.close()
+    result, left = run.result(), run.left
+    del run, cloud
+    return result._replace(violations=(*result.violations, *_left(result.seconds, left, opened)))
+
+
+def strike(cloud: MockCloud, steps: Iterable[Step], seed: int, settle: float) -> Result:
+    """Run steps on a cloud that is there, all of whose nodes take part. Raises HostRefused."""
+    run = Run(cloud, tuple(steps), seed, False, Log())
+    run.begin()
+    run.all(settle)
+    return run.result()
+
+
+def _descriptors() -> list[str]:
+    return sorted(os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}"))
+
+
+def _left(at: float, left: Iterable[weakref.ref[Any]], opened: list[str]) -> Iterable[Violation]:
+    """Say what is not given back: descriptors, and nodes with all that they have in memory."""
+    gc.collect()
+    if number := sum(each() is not None for each in left):
+        yield Violation(at, "end", f"{number} nodes, agents and hosts are in memory still")
+    if more := len(_descriptors()) - len(opened):
+        yield Violation(at, "end", f"{more} descriptors are open still")
+
+
+class Run:
+    """One run. ``hasty``: it ends at the first violation; ``log``: takes in all that nodes and registry do."""
+
+    def __init__(self, cloud: MockCloud, steps: tuple[Step, ...], seed: int, hasty: bool, log: Log) -> None:
+        self.cloud, self._steps, self._seed, self._hasty = cloud, steps, seed, hasty
+        self._log = log
+        cloud.hear = self._hear
+        self._chance = Random(f"scenario {seed}")  # of a text: no PYTHONHASHSEED has a say in it
+        self._scheduler = cloud.scheduler
+        self._began, self._first = self._scheduler.now, self._scheduler.steps
+        self.outcomes: list[Outcome] = []
+        self.violations: dict[tuple[str, str], Violation] = {}
+        self._faults = Faults(cloud, self._note)
+        self._commits = Commits()
+        self._loop = self._scheduler.loop()
+        self.left: list[weakref.ref[Any]] = []
+
+    # -- the beginning
+
+    def prepare(self, scenario: Scenario) -> None:
+        """Make the nodes and networks. Raises HostRefused, Problem."""
+        for one in self.cloud.create(scenario.nodes):
+            if scenario.settings:
+                with Folder.make(f"{self.cloud.root}/{sysinfo.SERVERS}/{one.uuid}/etc/netcommon") as folder:
+                    folder.write("config.toml", scenario.settings.encode("utf-8"), 0o644)
+        for name, fields in scenario.networks.items():
+            self.cloud.network(name, fields)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start all agents. Raises HostRefused, TryAgain."""
+        self.cloud.ready([each.uuid for each in sysinfo.look(self.cloud.root).nodes], BEGIN)
+        self.cloud.own.listen(lambda registry: self._commits.begin(registry.items()))
+        self._began, self._first = self._scheduler.now, self._scheduler.steps
+        self._look()
+
+    # -- the steps
+
+    def all(self, settle: float) -> None:
+        """Run all steps; then let faults end and all become quiet, and look at it. Raises Violated."""
+        for step in self._steps:
+            if step.is_fault and step.step:
+                self._scheduler.counted(self._first + step.step, partial(self._strike, step))
+            elif step.is_fault:
+                self._loop.at(self._began + step.at, partial(self._strike, step))
+        for step in sorted((each for each in self._steps if not each.is_fault), key=lambda each: (each.step, each.at)):
+            self._wait(step)
+            self._do(step)
+            self._check()
+        timed = [step.at + (step.lasts if FAULTS[step.what].ends else 0.0) for step in self._steps if step.is_fault and not step.step]
+        self._scheduler.until(max(self._began + max(timed, default=0.0), self._scheduler.now))
+        self._quieten(settle)
+
+    def _wait(self, step: Step) -> None:
+        if not step.step:
+            self._scheduler.until(max(self._began + step.at, self._scheduler.now))
+            return
+        end = self._scheduler.now + COUNTED
+        while self._scheduler.steps < self._first + step.step and self._scheduler.now < end:
+            self._scheduler.passes(0.05)
+
+    def _strike(self, step: Step) -> None:
+        nodes = [each.uuid for each in sysinfo.look(self.cloud.root).nodes if fnmatchcase(each.hostname, step.nodes)]
+        self._faults.strike(step.what, self._drawn(step, nodes), step.given, step.lasts)
+
+    def _drawn(self, step: Step, given: list[str]) -> list[str]:
+        """Choose of what matches by chance."""
+        found = [each for each in given if step.chance >= 1.0 or self._chance.random() < step.chance]
+        return sorted(self._chance.sample(found, step.number), key=found.index) if 0 < step.number < len(found) else found
+
+    def _do(self, step: Step) -> None:
+        """Do a task, to each instance that its name stands for."""
+        for name in self._names(step):
+            given = {**step.given, "name": name}
+            try:
+                if "node" in TASKS[step.what].takes:
+                    given["node"] = self._node(given.get("node", ""), name)
+                text = f"{step.what} {name}{' to ' + given['node'] if 'node' in given else ''}"
+                perform(self.cloud, step.what, given)
+            except (NetcommonError, Problem) as error:
+                text = f"{step.what} {name}: {error}"
+            except Exception as error:  # of the mock cloud's own, or of a hook's
+                text = f"{step.what} {name}: {type(error).__name__}: {error}"
+                self._violated("error", text)
+            self._note(text)
+            self.cloud.log.clear()
+
+    def _names(self, step: Step) -> list[str]:
+        name = step.given.get("name", "")
+        if not set(name) & set("*?["):
+            return [name]
+        here = {each.uuid for each in sysinfo.look(self.cloud.root).nodes if fnmatchcase(each.hostname, step.nodes)}
+        found = [each.vm.name for each in Instances(self.cloud).all()[0] if fnmatchcase(each.vm.name, name) and each.node in here]
+        return self._drawn(step, found)
+
+    def _node(self, pattern: str, name: str) -> str:
+        """Draw one of the nodes that match; where others do, not the one that the instance is on."""
+        known = [each for each in sysinfo.look(self.cloud.root).nodes if fnmatchcase(each.hostname, pattern) or each.uuid == pattern]
+        places = stored.everywhere(self.cloud.root).get(stored.vm_uuid(name), [])
+        others = [each for each in known if each.uuid not in places] or known
+        return self._chance.choice(others).hostname if others else pattern
+
+    # -- the end
+
+    def _quieten(self, settle: float) -> None:
+        self._faults.end()
+        self._calm()
+        mend(self.cloud, self._note)
+        self._scheduler.passes(settle)
+        self._calm()
+        self._check()
+        for text in settled(self.cloud, self._commits):
+            self._violated("settled", text)
+        if self._hasty and self.violations:
+            raise Violated
+
+    def _calm(self) -> None:
+        """Let time pass until all is quiet, or it does not become so."""
+        end = self._scheduler.now + QUIET
+        while unquiet(self.cloud) and self._scheduler.now < end:
+            self._scheduler.passes(CALM)
+            self._check()
+
+    # -- looking
+
+    def _look(self) -> None:
+        self._loop.after(LOOK, self._look)
+        for text in always(self.cloud):
+            self._violated("always", text)
+
+    def _check(self) -> None:
+        for text in self._commits.found:
+            self._violated("commit", text)
+        self._commits.found.clear()
+        known = {id(each()) for each in self.left}
+        for machine in self.cloud.nodes.values():
+            self.left += [weakref.ref(each) for each in (machine, machine.agent, machine.machine) if id(each) not in known]
+        if self._hasty and self.violations:
+            raise Violated
+
+    def _violated(self, when: str, text: str) -> None:
+        if len(self.violations) < MOST and (when, text) not in self.violations:
+            self.violations[when, text] = Violation(self._now, when, text)
+            self._log.add(f"{self._scheduler.now:.6f} violation {when}: {text}")
+
+    @property
+    def _now(self) -> float:
+        return round(self._scheduler.now - self._began, 3)
+
+    def _note(self, text: str) -> None:
+        self.outcomes.append(Outcome(self._now, text))
+        self._log.add(f"{self._scheduler.now:.6f} scenario {text}")
+
+    def _hear(self, line: str) -> None:
+        self._log.add(line)
+        if line.endswith(")") and UNFORESEEN.search(line):
+            self._violated("error", line.split(" ", 1)[1])
+
+    def result(self) -> Result:
+        """Give what it came to so far."""
+        actions = self._scheduler.steps - self._first
+        return Result(
+            self._seed, self._log.sha256, self._log.lines, self._now, actions, tuple(self.outcomes), tuple(self.violations.values())
+        )

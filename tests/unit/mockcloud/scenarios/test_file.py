@@ -1,0 +1,122 @@
+"""Scenario files: what they hold is read, written and read again; what is wrong is refused with its line and what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mockcloud.scenarios.file import Scenario, ScenarioInvalid, Step, parsed, read, text
+from runtime.errors import HostRefused
+
+WHOLE = '''nodes = 4
+profile = "plain"
+settings = """
+[agent]
+resync = 20  # "often"
+"""
+settle = 30
+
+[networks.blue]
+subnet = "192.0.2.0/24"
+
+[[steps]]
+at = 1
+task = "create"
+name = "web1"
+node = "mock?"
+nics = [{ network = "blue" }, { mode = "routed" }]
+start = true
+
+[[steps]]
+step = 100
+fault = "partition"
+nodes = "mock[12]"
+chance = 0.5
+count = 1
+way = "answers"
+for = 12.5
+
+[[steps]]
+fault = "backup"
+'''
+
+
+def test_a_file_says_nodes_networks_and_steps(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(WHOLE)
+    found = read(str(tmp_path / "a.toml"))
+    assert (found.nodes, found.settle, found.networks) == (4, 30.0, {"blue": {"subnet": "192.0.2.0/24"}})
+    assert found.settings == '[agent]\nresync = 20  # "often"\n'
+    create = {"name": "web1", "node": "mock?", "nics": [{"network": "blue"}, {"mode": "routed"}], "start": True}
+    assert found.steps == (
+        Step("create", at=1.0, given=create),
+        Step("partition", step=100, given={"way": "answers"}, nodes="mock[12]", chance=0.5, number=1, lasts=12.5),
+        Step("backup"),
+    )
+    assert [each.is_fault for each in found.steps] == [False, True, True]
+
+
+def test_what_is_written_is_read_as_the_same() -> None:
+    odd = Scenario(2, "single", 'a = "\x7fü\U0001f600"\n', 1.5, {"a b": {"subnet": "10.0.0.0/8"}}, (Step("stop", given={"name": "we\\b"}),))
+    for each in (parsed(WHOLE), odd, Scenario()):
+        assert parsed(text(each)) == each
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("nodes = 4", "nodes = 0", 1, "nodes = '0': expected a whole number from 1 to 1000"),
+        ("nodes = 4", "nodes = true", 1, "expected a whole number"),
+        ('"plain"', '"huge"', 2, "expected one of plain, single"),
+        ("settle = 30", "settle = -1", 7, "expected a number from 0"),
+        ("settle = 30", "settle = nan", 7, "expected a number from 0"),
+        ("settle = 30", "colour = 1", 7, "unknown setting colour; known: networks, nodes"),
+        ("subnet = ", "subnets = ", 10, "unknown setting subnets; known: gateway"),
+        ("[networks.blue]\nsubnet", "[networks]\nsubnet", 10, "expected a table [networks.NAME]"),
+        ('task = "create"', 'task = "paint"', 14, "task = 'paint': expected one of create, start"),
+        ('task = "create"', "", 12, "expected task = NAME or fault = NAME"),
+        ('name = "web1"', "", 12, "create: expected name = a text"),
+        ('name = "web1"', "name = 1", 15, "name = '1': expected a text"),
+        ("start = true", "start = 1", 18, "start = '1': expected true or false"),
+        ("start = true", "way = 1", 18, "unknown setting way; known: at, chance, count, name, nics"),
+        ("step = 100", "step = 100\nat = 1", 21, "expected at = SECONDS or step = NUMBER, one of the two"),
+        ("chance = 0.5", "chance = 2", 24, "chance = '2': expected a number from 0 to 1"),
+        ('"answers"', '"sideways"', 26, "way = 'sideways': expected one of both, answers, requests"),
+        ('fault = "backup"', 'fault = "backup"\nfor = 3', 31, "unknown setting for; known: at"),
+        ('fault = "backup"', 'fault = "restore"\ntask = "stop"', 29, "one of the two"),
+        ("[[steps]]\nfault", "[steps]\nfault", 29, "Cannot declare"),
+        ("settle = 30", "settle = ", 7, "Invalid value in 'settle ='"),
+        ("settle = 30", "settle = 1" + "0" * 5000, 1, "a number of thousands of digits"),
+        ("settle = 30", "settle = " + "[" * 5000, 1, "nested too deeply"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
+    assert WHOLE.count(old) == 1
+    (tmp_path / "a.toml").write_text(WHOLE.replace(old, new))
+    with pytest.raises(ScenarioInvalid) as refused:
+        read(str(tmp_path / "a.toml"))
+    told = [each for each in str(refused.value).split("\n") if each.startswith(f"a.toml:{line}: ")]
+    assert any(says in each for each in told), refused.value
+
+
+def test_every_mistake_is_said_at_once() -> None:
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(WHOLE.replace("nodes = 4", "nodes = 0").replace("chance = 0.5", "chance = 2"))
+    assert [each.partition(": ")[0] for each in str(refused.value).split("\n")] == ["scenario:1", "scenario:24"]
+
+
+@pytest.mark.parametrize("said", ["steps = 1", "steps = [1]", "networks = 1", "[steps]\na = 1"])
+def test_what_is_no_table_is_refused(said: str) -> None:
+    with pytest.raises(ScenarioInvalid, match=r"^scenario:1: (steps|networks).*expected tables"):
+        parsed(said)
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HostRefused, match=r"cannot read .*: No such file or directory"):
+        read(str(tmp_path / "none.toml"))
+    (tmp_path / "bytes.toml").write_bytes(b"nodes = 3\n# \xff\n")
+    with pytest.raises(ScenarioInvalid, match=r"bytes\.toml:2: is not UTF-8"):
+        read(str(tmp_path / "bytes.toml"))
+    (tmp_path / "large.toml").write_bytes(b"#" * ((1 << 20) + 1))
+    with pytest.raises(ScenarioInvalid, match="is larger than 1048576 bytes"):
+        read(str(tmp_path / "large.toml"))
