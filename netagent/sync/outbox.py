@@ -247,7 +247,7 @@ class Outbox:
 def _read(said: Mapping[str, Any]) -> Report | None:
     """Read what the registry lists of a NIC; None for what this version has not said."""
     try:
-        return read(Report, said)._replace(moved_to="")  # the registry alone says that
+        return read(Report, {name: value for name, value in said.items() if name not in OF_REGISTRY})
     except Invalid:
         return None
 
