@@ -64,7 +64,10 @@ def fill(cloud: MockCloud, nodes: int, nics: int) -> dict[str, Any]:
     cloud.count(nodes)
     found["nodes made, s for each"] = (time.monotonic() - begun) / max(nodes - before, 1)
     cloud.network("blue", {"subnet": "10.0.0.0/9"})
+    if not nics:
+        return {**found, "failed": ()}
     cloud.start(0.0)
+    standing(cloud, nodes)
     instances = Instances(cloud, SHOWN)
     begun = time.monotonic()
     for number in range(before + 1, nodes + 1):
@@ -257,7 +260,8 @@ def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE,
             bench.figures.note("commits during the migrations", judge.commits)
             bench.figures.note("NICs that moved", judge.moves)
             bench.figures.note("NICs that were moving at once, at most", judge.moving)
-            bench.figures.note("NICs, MACs and addresses in force twice", len(judge.wrong))
+            bench.figures.note("NICs, MACs and addresses reported as in force twice", len(judge.wrong))
+            bench.figures.note("a NIC is, for at most, ms", judge.longest * 1000)
             for each in judge.wrong[:10]:
                 print(f"    {each}", file=sys.stderr)
     finally:
