@@ -41,6 +41,7 @@ OUI = "02:4d:43"  #: of admin NICs: locally administered
 ADMINS = {"uuid": str(uuid.uuid5(NAMESPACE, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
 CLUSTER = "mock"  #: that its nodes and instances are of
 VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
+AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
@@ -326,18 +327,19 @@ class MockCloud:
         if deep := [each for each in nodes if each.depth != TREE]:
             limits.check(len(deep), len(deep), self._room(deep[0].depth))
             limits.let_open()
+        spread = max(len(nodes) / AT_ONCE, 1.0) if self.service else 1.0
         for each in nodes:
             if each.uuid not in self.nodes and each.uuid not in self.off:
                 self.failed.pop(each.uuid, None)
                 try:
-                    self._start(each)
+                    self._start(each, spread)
                     self._others()
                 except NetcommonError as error:  # the others go on
                     self.failed[each.uuid] = f"{each.hostname}: {error}"
         self.scheduler.passes(seconds)
 
-    def _start(self, one: Sysinfo) -> None:
-        """Put a node together as it was when another process ended, and start its agent at a moment by chance."""
+    def _start(self, one: Sysinfo, spread: float = 1.0) -> None:
+        """Put a node together as it was when another process ended, and start its agent at a moment by chance within ``spread`` seconds."""
         boot = stored.counters(self.root, one.uuid).boot
         host = self._host(one, f"boot-{boot}")
         given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
@@ -346,7 +348,7 @@ class MockCloud:
         hypervisor.prepare()
         hypervisor.resume(self._settled(one.uuid, hypervisor))
         self.nodes[one.uuid], self.hypervisors[one.uuid] = node, hypervisor
-        node.loop.after(self.scheduler.chance.random(), node.agent.start)
+        node.loop.after(self.scheduler.chance.random() * spread, node.agent.start)
 
     def _host(self, one: Sysinfo, boot: str) -> MemoryHost | NamespaceHost:
         """Make the host of a node, as deep as that is. Raises HostRefused."""

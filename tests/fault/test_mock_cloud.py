@@ -6,10 +6,12 @@ from pathlib import Path
 
 from tests.bench.mock_cloud import NICS, measured, table
 from tests.support.etcd import Cluster
+from tests.support.netns import slowness
 from tests.support.sample import FULL
 
 SIZES = (20, 40) if FULL else (3, 6)
 IDLE = 5.0
+LATE = 5000  #: milliseconds
 
 
 def test_it_grows_comes_back_and_moves(etcds: dict[int, Cluster], tmp_path: Path) -> None:
@@ -18,6 +20,8 @@ def test_it_grows_comes_back_and_moves(etcds: dict[int, Cluster], tmp_path: Path
     found = measured(tmp_path, etcds[1].url, SIZES, IDLE)
     last = found[-1]
     assert [figures["mock process, threads"] for figures in found] == [1, 1] and last["service, threads"] <= 4
-    assert last["NICs that moved"] == SIZES[-1] * NICS and last["NICs, MACs and addresses in force twice"] == 0
+    assert last["NICs that moved"] == SIZES[-1] * NICS
+    # the guest has ended where it was by then, and that node's agent is yet to tell it
+    assert last["a NIC is, for at most, ms"] <= LATE * slowness()
     assert last["NICs that were moving at once, at most"] > 0
     assert table(found, SIZES).count("\n") == len(last) + 1

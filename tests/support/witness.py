@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from netregistry.stores.base import Changed, Listing, Lost, Unavailable
@@ -18,10 +18,15 @@ PATIENCE = 60.0  #: seconds for a store to answer
 
 
 class Judge:
-    """What nodes report, commit by commit. ``wrong``: what was in force twice, and at which revision."""
+    """What nodes report, commit by commit. ``wrong``: what was in force twice, and at which revision; ``longest``: seconds for which a NIC
+    was. ``now``: monotonic seconds.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self.wrong: list[str] = []
+        self.longest = 0.0
+        self._since: dict[str, float] = {}  # NIC -> when it began to run twice
         self.commits = 0
         self.moves = 0  #: NICs that came to run on another node
         self.moving = 0  #: at most at once
@@ -58,8 +63,12 @@ class Judge:
         running = sorted(node for node, said in live.items() if said["state"] == "running")
         (self._moving.add if any(said["state"] == "incoming" for said in live.values()) else self._moving.discard)(nic)
         if len(running) > 1:
+            if nic not in self._since:
+                self._since[nic] = self._now()
             self.wrong.append(f"revision {revision}: NIC {nic} runs on {' and '.join(running)}")
-        elif running:
+        elif nic in self._since:
+            self.longest = max(self.longest, self._now() - self._since.pop(nic))
+        if len(running) == 1:
             self.moves += self._last.get(nic, running[0]) != running[0]
             self._last[nic] = running[0]
         for what in self._uses.pop(nic, ()):

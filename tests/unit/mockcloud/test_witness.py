@@ -49,6 +49,22 @@ def test_what_a_dead_node_has_counts_when_it_is_back() -> None:
     assert judged(*there, [Changed("alive/a", b"{}")]).wrong == ["revision 5: NIC nic1 runs on a and b"]
 
 
+def test_how_long_it_was_twice_is_said() -> None:
+    times = iter([10.0, 12.5])
+    judge = Judge(lambda: next(times))
+    for revision, changes in enumerate(
+        [
+            [Changed("alive/a", b"{}"), Changed("alive/b", b"{}")],
+            [seen("a", ONE, "running")],
+            [seen("b", ONE, "running")],
+            [seen("b", ONE, "running", since=1)],
+            [seen("a", ONE, "stopped")],
+        ]
+    ):
+        judge.commit(revision, changes)
+    assert (judge.longest, judge.moves, len(judge.wrong)) == (2.5, 1, 2)
+
+
 def test_what_was_let_go_is_free() -> None:
     there = [[seen("a", ONE, "running", ip="i")], [Changed("seen/a/nic1", None)], [seen("b", OTHER, "running", ip="i")]]
     assert judged(*there).wrong == []
