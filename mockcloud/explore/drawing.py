@@ -121,4 +121,5 @@ class _Drawing:
                 given[name] = round(chance.random() / 2, 2)
         nodes = chance.choice(("*", *(f"mock{number}" for number in range(1, self._nodes + 1)))) if fault.of_node else "*"
         lasts = round(chance.uniform(*LASTS), 2)
-        return Step(kind, given=given, nodes=nodes, **({"lasts": lasts} if fault.ends is not None else {}))
+        step = Step(kind, given=given, nodes=nodes)
+        return step._replace(lasts=lasts) if fault.ends is not None else step
