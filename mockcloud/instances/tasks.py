@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import stored, sysinfo
 from mockcloud.cloud import CLUSTER
+from mockcloud.hypervisor import HookFailed
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
 from netregistry.client import Problem
 from netregistry.model.codec import read, write
@@ -146,7 +147,12 @@ class Instances:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
         placed = self.find(name)
         self._whole(placed)
-        vm = self._ready(placed.node).stop(placed.vm, ifdown)
+        try:
+            vm = self._ready(placed.node).stop(placed.vm, ifdown)
+        except HookFailed:  # it has stopped all the same
+            gone = tuple(each._replace(tap="", device=0) for each in placed.vm.interfaces)
+            self._keep(placed.node, placed.vm._replace(state="stopped", pid=0, interfaces=gone))
+            raise
         return self._shows(self._keep(placed.node, vm))
 
     def reboot(self, name: str) -> Placed:
