@@ -18,10 +18,10 @@ from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import PROFILES, Admin, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.node import MockNode
-from mockcloud.registry import MockRegistry, Reached, ServedRegistry
+from mockcloud.registry import MockRegistry, Reached, ServedRegistry, once
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import DEPTHS, SERVERS, TREE, VERSIONS, Sort, Sysinfo
+from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, known
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mockcloud.namespace.host import NamespaceHost
     from mockcloud.stored import Vm
     from netcommon.host.simulated.host import MemoryHost
-    from netregistry.client import Asker
 
 NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
 OUI = "02:4d:43"  #: of admin NICs: locally administered
@@ -64,7 +63,7 @@ class MockCloud:
     """
 
     def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "", **sort: Any) -> None:
-        self.root, self._sort = os.path.abspath(root), _sort(Sort(profile, **sort))
+        self.root, self._sort = os.path.abspath(root), known(Sort(profile, **sort))
         self.log: list[str] = []
         self.live = False  #: it is served: agents run all the time
         self.hear: Callable[[str], None] = lambda line: None  #: is told each line of the log
@@ -142,7 +141,7 @@ class MockCloud:
 
         More than this machine can hold are refused before the first is made. ``sort``: fields of mockcloud.sysinfo.Sort.
         """
-        self._sort = _sort(self._sort._replace(**sort))
+        self._sort = known(self._sort._replace(**sort))
         tree = sysinfo.look(self.root)
         limits.check(len(tree.nodes) + number, len(tree.nodes), self._room(self._sort.depth))
         free = count(tree.nodes[-1].number + 1 if tree.nodes else 1)
@@ -182,9 +181,9 @@ class MockCloud:
         client = self.registry.client()
         wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
         if name == "admin" and not self._admins:
-            _once(client, "networks", ADMINS)
+            once(client, "networks", ADMINS)
             self._admins = True
-        nic = _once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
+        nic = once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
         return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
 
     def delete(self, uuids: Iterable[str]) -> None:
@@ -487,29 +486,6 @@ def node_uuid(number: int) -> str:
 def own_uuid(node: str, name: str) -> str:
     """Give the UUID of a NIC of a node's own, "admin" or one in a network."""
     return str(uuid.uuid5(uuid.UUID(node), name))
-
-
-def _sort(sort: Sort) -> Sort:
-    """Give a sort of nodes that there is. Raises HostRefused."""
-    known = ("hardware profile", sort.profile, PROFILES), ("depth", sort.depth, DEPTHS), ("version of Ganeti", sort.ganeti, VERSIONS)
-    for what, given, there in known:
-        if given not in there:
-            raise HostRefused(f"there is no {what} {given!a:.80}", f"one of {', '.join(there)}")
-    if sort.depth != TREE and PROFILES[sort.profile].switches:
-        text = f"nodes of depth {sort.depth} have no Open vSwitch, and those of the profile {sort.profile} do"
-        raise HostRefused(text, "another of the two")
-    return sort
-
-
-def _once(client: Asker, place: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Have something made; give it, None where it may be there already."""
-    try:
-        found: dict[str, Any] = client.change("POST", place, body).body
-    except Problem as refused:
-        if refused.kind not in ("exists", "taken"):
-            raise
-        return None
-    return found
 
 
 def _paths(root: str, node: str) -> Paths:

@@ -115,9 +115,7 @@ class Hypervisor:
         return self._begin(vm, [each for each in vm.interfaces if each.nic.mode != "routed"], "incoming")
 
     def finish(self, vm: Vm, arrived: Callable[[Vm], object]) -> Vm:
-        """Let a guest be here that was on its way; ``arrived`` is told. Raises HookFailed: it is here all the same, without that NIC;
-        HostRefused.
-        """
+        """Let a guest be here that was on its way; ``arrived`` is told. Raises HookFailed, and it is here all the same; HostRefused."""
         self.check()
         self._write_runtime(vm)
         failed, here = None, list[Interface]()

@@ -1,4 +1,4 @@
-"""Hold everything that a mock cloud has against each other: what must be so at every commit, at every moment, and when all is quiet.
+"""Hold everything that a mock cloud has against each other: what must be so at every moment, and when all is quiet.
 
 By raw files, tables of kernels, simulated or not, and what the registry stores and lists: by nothing of the code that made it so.
 """
@@ -18,100 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from mockcloud.cloud import MockCloud
+    from mockcloud.commits import Commits
     from mockcloud.node import MockNode
     from netcommon.host.api.facts import Link, OvsPort, Route, Rule
-    from netregistry.stores.base import Batch, Item
-    from netregistry.view import View
 
 HERE = ("running", "incoming")  #: states of an instance that has a process
 SHOWN = ("running", "pending restart")  #: how a NIC of a running instance is shown
-
-
-class Commits:
-    """Follow what is stored, commit by commit, and note what no commit may leave behind. A netregistry.service.registry.Part.
-
-    ``seen``: NICs that a node has reported since they are wanted, in this epoch; ``instances``: those that were ever an instance's.
-    """
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-        self.seen: set[str] = set()
-        self.instances: set[str] = set()
-        self._stored: dict[str, Any] = {}
-        self._claims: dict[str, dict[str, None]] = {}  # a MAC or an address -> keys of its claims, of all scopes
-
-    def begin(self, items: Iterable[Item]) -> Commits:
-        """Begin with what is stored now."""
-        self._stored.clear()
-        self.seen.clear()
-        self._claims.clear()
-        for key, value, _revision in items:
-            self._put(key, value)
-        return self
-
-    def hear(self, _view: View, batch: Batch | None) -> None:
-        """Take in one commit."""
-        if batch is None:
-            return
-        before = {key: self._stored.get(key) for key, _value in batch.changes}
-        for key, value in batch.changes:
-            self._put(key, value)
-        for key, was in before.items():
-            kind, _, name = key.partition("/")
-            if kind == "nics":
-                self.found += self._of_nic(name, was, batch.revision)
-            elif kind in ("macs", "addresses"):
-                self.found += self._of_claim(key, batch.revision)
-
-    def _put(self, key: str, value: bytes | None) -> None:
-        kind, _, rest = key.partition("/")
-        if kind not in ("nics", "macs", "addresses", "seen"):
-            return
-        if kind == "seen":
-            if value is not None:
-                self.seen.add(rest.partition("/")[2])
-        elif kind != "nics":
-            claims = self._claims.setdefault(key.rpartition("/")[2], {})
-            claims.pop(key, None) if value is None else claims.setdefault(key)
-        elif key not in self._stored:
-            self.seen.discard(rest)  # what was said of an earlier one of the same name may have gone with that
-        if value is None:
-            self._stored.pop(key, None)
-        else:
-            self._stored[key] = json.loads(value)
-            if kind == "nics" and self._stored[key].get("belongs", "instance") == "instance":
-                self.instances.add(rest)
-
-    def _has(self, key: str, uuid: str) -> bool:
-        claim = self._stored[key]
-        return claim.get("holder") == uuid or uuid in claim.get("contenders", ())
-
-    def _of_nic(self, uuid: str, was: Any, revision: int) -> Iterator[str]:
-        nic = self._stored.get(f"nics/{uuid}")
-        has = _has(nic) if nic is not None else []
-        for value in has:
-            if not any(self._has(key, uuid) for key in self._claims.get(value, ())):
-                yield f"revision {revision}: NIC {uuid} wants {value}, and has no claim to it"
-        for value in _has(was) if was is not None else ():
-            if value not in has and any(self._has(key, uuid) for key in self._claims.get(value, ())):
-                yield f"revision {revision}: NIC {uuid} wants {value} no more, and has a claim to it"
-
-    def _of_claim(self, key: str, revision: int) -> Iterator[str]:
-        claim, value = self._stored.get(key), key.rpartition("/")[2]
-        for uuid in (claim["holder"], *claim.get("contenders", ())) if claim is not None and claim.get("holder") else ():
-            nic = self._stored.get(f"nics/{uuid}")
-            if nic is None or value not in _has(nic):
-                yield f"revision {revision}: {value} is held for NIC {uuid}, which does not want it"
-        for nic_key, nic in self._stored.items():
-            if nic_key.startswith("nics/") and value in _has(nic) and not self._claimed(nic_key.partition("/")[2], value):
-                yield f"revision {revision}: {value} is wanted by NIC {nic_key.partition('/')[2]}, and not held for it"
-
-    def _claimed(self, uuid: str, value: str) -> bool:
-        return any(self._has(key, uuid) for key in self._claims.get(value, ()))
-
-
-def _has(nic: dict[str, Any]) -> list[str]:
-    return [value for value in (nic.get("mac"), nic.get("ip"), *nic.get("addresses", ())) if value]
 
 
 class _Guest(NamedTuple):
@@ -233,6 +145,33 @@ def unquiet(cloud: MockCloud) -> list[str]:
         left |= {"locks": len(machine.locks.holders)} if machine.locks.holders else {}
         found += [f"{number} {name} are left on {machine.name}" for name, number in left.items()]
     return [*found, *(f"{machine.name} is off" for machine in cloud.off.values())]
+
+
+def told(cloud: MockCloud) -> list[str]:
+    """Say what the registry has otherwise than the nodes are, once nobody has anything left to tell; before any comparison of all."""
+    return list(_told(cloud))
+
+
+def _told(cloud: MockCloud) -> Iterator[str]:
+    client = cloud.registry.client()
+    wanted = {each["nic"]["uuid"]: each for each in client.all("nics", belongs="instance")}
+    said: dict[str, dict[str, dict[str, Any]]] = {}
+    for each in client.all("reports"):
+        if each["report"]["state"] != "stopped":
+            said.setdefault(each["report"]["nic"], {})[each["node"]] = each["report"]
+    there: dict[str, dict[str, str]] = {}
+    for guest in _guests(cloud):
+        for label, each in guest.nics:
+            uuid = each["nic"]["uuid"]
+            if guest.vm["state"] == "running" and not each.get("unset"):
+                there.setdefault(uuid, {})[guest.node] = each["tap"]
+                report = said.get(uuid, {}).get(guest.node, {})
+                if uuid in wanted and report and not report["refused"] and report["applied"] != wanted[uuid]["revision"]:
+                    yield f"{label}: {report['applied'] or 'nothing'} is in force, and {wanted[uuid]['revision']} is wanted"
+    for uuid in {**there, **said}:
+        has = {node: report["tap"] for node, report in said.get(uuid, {}).items() if report["state"] == "running"}
+        if has != there.get(uuid, {}) or len(has) != len(said.get(uuid, {})):
+            yield f"NIC {uuid} is {said.get(uuid) or 'nowhere'} by the registry, and there on {there.get(uuid) or 'no node'}"
 
 
 def settled(cloud: MockCloud, commits: Commits | None = None) -> list[str]:

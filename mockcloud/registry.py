@@ -18,7 +18,7 @@ from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
 from mockcloud.replaced.transport.sockets import Sockets
-from netregistry.client import Client, served
+from netregistry.client import Client, Problem, served
 from netregistry.model.history import Identity
 from netregistry.service.identity import ORIGIN
 from netregistry.service.limits import Limits
@@ -30,7 +30,7 @@ from runtime import membership
 from runtime.errors import HostRefused, NicInvalid, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from mockcloud.replaced.scheduler import NodeLoop, RealTime, Scheduler
     from netregistry.client import Asker
@@ -215,3 +215,14 @@ class MockRegistry(Reached):
         with SqliteStore(self._path, self._loop.now) as store:
             store.note(epoch=f"{self._chance.getrandbits(32):08x}")  # drawn from the seed, as everything else
         self.again()
+
+
+def once(client: Asker, place: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Have something made; give it, None where it may be there already."""
+    try:
+        found: dict[str, Any] = client.change("POST", place, body).body
+    except Problem as refused:
+        if refused.kind not in ("exists", "taken"):
+            raise
+        return None
+    return found

@@ -141,3 +141,15 @@ def look(root: str) -> Tree:
         else:
             nodes.append(found)
     return Tree(tuple(sorted(nodes, key=lambda each: each.number)), tuple(unfinished), refused)
+
+
+def known(sort: Sort) -> Sort:
+    """Give a sort of nodes that there is. Raises HostRefused."""
+    words = ("hardware profile", sort.profile, PROFILES), ("depth", sort.depth, DEPTHS), ("version of Ganeti", sort.ganeti, VERSIONS)
+    for what, given, there in words:
+        if given not in there:
+            raise HostRefused(f"there is no {what} {given!a:.80}", f"one of {', '.join(there)}")
+    if sort.depth != TREE and PROFILES[sort.profile].switches:
+        text = f"nodes of depth {sort.depth} have no Open vSwitch, and those of the profile {sort.profile} do"
+        raise HostRefused(text, "another of the two")
+    return sort

@@ -2,7 +2,8 @@
 
 What a NIC that runs is to have is wanted at once, and the guest has it from its next start on; what an operator deletes may run on. So what
 is given up may be in use, and is nobody else's until no report says so. A report knows no scope: it counts in that of its wanted NIC, and
-where the claim remembers the NIC as the last one that had it.
+where the claim remembers the NIC as the last one that had it. One of a NIC that is not wanted at all (the registry was restored from a copy
+that is older) may be of any: what it has is not given out, and keeps nobody from asking for it.
 
 Addresses that an option alone lets a guest have, beside its own, are not its own: several may share one. They are not given out, and keep
 nobody from asking for them.
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def users(where: View | Draft, key: str, options: bool = False) -> Iterator[tuple[str, str]]:
     """Give the NICs that are reported with what is claimed at a key, and the node of each.
 
-    ``options``: also those that have an address by an option alone.
+    ``options``: also those that have an address by an option alone, and those of which nobody knows in which scope they are.
     """
     _kind, scope, what = key.split("/", 2)
     claim, having = where.claim(key), where.using(what) if options else where.having(what)
@@ -35,7 +36,7 @@ def users(where: View | Draft, key: str, options: bool = False) -> Iterator[tupl
         if where.node(node) is None:
             continue  # it was forgotten: what it has reported counts no more
         nic = where.nic(uuid)
-        if last == uuid or (nic is not None and nic.scope == scope):
+        if last == uuid or (nic.scope == scope if nic is not None else options):
             yield uuid, node
 
 

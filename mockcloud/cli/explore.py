@@ -12,7 +12,7 @@ from mockcloud.cli.output import answer
 from mockcloud.cli.scenarios import VIOLATED, scratch
 from mockcloud.explore.drawing import draw
 from mockcloud.explore.exploring import explore
-from mockcloud.scenarios.file import text
+from mockcloud.scenarios.writing import text
 from netcommon.cli.output import json_option, say
 from runtime.errors import HostRefused, NicInvalid, escaped
 

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
+from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.side import Side, interface
 from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
@@ -163,7 +164,12 @@ class Instances:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
         placed = self.find(name)
         self._whole(placed)
-        vm = self._ready(placed.node).stop(placed.vm, ifdown)
+        try:
+            vm = self._ready(placed.node).stop(placed.vm, ifdown)
+        except HookFailed:  # it has stopped all the same
+            gone = tuple(each._replace(tap="", device=0) for each in placed.vm.interfaces)
+            self._keep(placed.node, placed.vm._replace(state="stopped", pid=0, interfaces=gone))
+            raise
         placed = self._keep(placed.node, vm)
         self._after("OP_INSTANCE_SHUTDOWN", vm, placed.node)
         return self._shows(placed)

@@ -1,4 +1,4 @@
-"""Read a scenario from a file, refusing what is wrong with its line, and write one that can be read again.
+"""Read a scenario from a file; refuse what is wrong with its line.
 
 A scenario is a TOML document: how many nodes there are, networks, the nodes' settings, and [[steps]], each a task of mockcloud/instances
 or a fault, at a time or when so many actions of nodes were run.
@@ -6,7 +6,6 @@ or a fault, at a time or when so many actions of nodes were run.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import tomllib
@@ -19,7 +18,7 @@ from mockcloud.scenarios.lines import Path, line_of, lines
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 LONGEST = 1 << 20  #: bytes
 MOST_NODES, MOST_STEPS = 1000, 10_000
@@ -273,40 +272,3 @@ def _of_parameter(parameter: Parameter) -> Callable[[Any], Any]:
         return _number(value, parameter.least, parameter.most)
 
     return take
-
-
-# -- writing
-
-
-def text(scenario: Scenario) -> str:
-    """Write a scenario as a file that is read as the same."""
-    return "".join(f"{line}\n" for line in _written(scenario))
-
-
-def _written(scenario: Scenario) -> Iterator[str]:
-    usual = Scenario()
-    for name in ("nodes", "profile", "settings", "settle"):
-        value = getattr(scenario, name)
-        if name == "nodes" or value != getattr(usual, name):
-            yield f"{name} = {_value(value)}"
-    for network, fields in scenario.networks.items():
-        yield from ("", f"[networks.{_value(network)}]")
-        yield from (f"{name} = {_value(value)}" for name, value in fields.items())
-    for step in scenario.steps:
-        yield from ("", "[[steps]]")
-        yield f"step = {step.step}" if step.step else f"at = {_value(step.at)}"
-        yield f"{'fault' if step.is_fault else 'task'} = {_value(step.what)}"
-        yield from (f"{name} = {_value(value)}" for name, value in step.given.items())
-        for name, value, usually in (("nodes", step.nodes, "*"), ("chance", step.chance, 1.0), ("count", step.number, 0)):
-            if value != usually:
-                yield f"{name} = {_value(value)}"
-        if step.is_fault and FAULTS[step.what].ends is not None:
-            yield f"for = {_value(step.lasts)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_value(name)} = {_value(each)}" for name, each in value.items()) + " }" if value else "{}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # texts, numbers and truths are written alike in both

@@ -2,7 +2,7 @@
 
 Instances that are half made or half deleted are deleted, and those are rebooted of whose NICs a hook has failed. Where the registry was
 restored from an older copy, NICs of instances that it lacks are made anew, and those of instances that are gone are deleted: under Ganeti
-the importer does that.
+the importer does that. An instance whose address somebody else has got meanwhile is deleted: no node had it when that was given out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
     known = {item["nic"]["uuid"]: item["nic"] for item in client.all("nics", belongs="instance")}
     for uuid, each in has.items():
         if uuid not in known:
-            _tried(cloud, f"NIC {uuid} is not in the registry: made anew", note, partial(client.change, "POST", "nics", _body(each)))
+            made = partial(client.change, "POST", "nics", _body(each))
+            if not _tried(cloud, f"NIC {uuid} is not in the registry: made anew", note, made):  # somebody else has its address by now
+                _tried(cloud, f"{each.nic.instance} cannot be as it was: deleted", note, partial(instances.delete, each.nic.instance))
 
 
 def _body(interface: Interface) -> dict[str, object]:
@@ -60,7 +62,8 @@ def _body(interface: Interface) -> dict[str, object]:
     return {"cluster": CLUSTER, **{name: said[name] for name in KEPT if said.get(name)}}
 
 
-def _tried(cloud: MockCloud, text: str, note: Callable[[str], None], work: Callable[[], object]) -> None:
+def _tried(cloud: MockCloud, text: str, note: Callable[[str], None], work: Callable[[], object]) -> bool:
+    """Do something, several times where it has to wait; tell whether it was done."""
     for attempt in range(1, TIMES + 1):
         try:
             work()
@@ -70,7 +73,8 @@ def _tried(cloud: MockCloud, text: str, note: Callable[[str], None], work: Calla
             cloud.scheduler.passes(APART)
         except NetcommonError as error:
             note(f"{text}: not done: {error}")
-            return
+            return False
         else:
             note(text)
-            return
+            return True
+    return False

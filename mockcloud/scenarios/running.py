@@ -16,9 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import stored, sysinfo
 from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
 from mockcloud.instances.table import TASKS, perform
 from mockcloud.instances.tasks import Instances
-from mockcloud.invariants import Commits, always, settled, unquiet
+from mockcloud.invariants import always, settled, told, unquiet
 from mockcloud.scenarios.faults import FAULTS, Faults
 from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.mending import mend
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 BEGIN = 30.0  #: seconds until all nodes are in step at the beginning
 LOOK = 1.0  #: seconds between two looks at what must always be so
 QUIET, CALM = 300.0, 2.0  #: seconds until all is quiet at the end, and between two looks at that
+ARRIVED = 5.0  #: seconds until what is on its way to a node is there, where the registry is not slow
+UNHEARD = {"events", "disk"}  #: faults after which a node does not know what has happened before it compares all
 COUNTED = 3600.0  #: seconds for which a number of actions is waited for
 MOST = 100  #: violations that are kept
 UNFORESEEN = re.compile(
@@ -42,7 +45,7 @@ UNFORESEEN = re.compile(
 
 
 class Violation(NamedTuple):
-    """Something that must not be. ``at``: seconds after the beginning; ``when``: "always", "commit", "error", "settled" or "end"."""
+    """Something that must not be. ``at``: seconds after the beginning; ``when``: always, commit, error, quiet, settled or end."""
 
     at: float
     when: str
@@ -220,7 +223,12 @@ class Run:
 
     def _quieten(self, settle: float) -> None:
         self._faults.end()
+        self._scheduler.passes(ARRIVED + max((step.given.get("seconds", 0.0) for step in self._steps if step.what == "slow"), default=0.0))
         self._calm()
+        if not (self.cloud.restored or {step.what for step in self._steps} & UNHEARD):
+            for text in told(self.cloud):
+                self._violated("quiet", text)
+        self._check()
         mend(self.cloud, self._note)
         self._scheduler.passes(settle)
         self._calm()

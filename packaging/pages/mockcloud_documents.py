@@ -140,9 +140,7 @@ class Violation(NamedTuple):
     """Say what must not be."""
 
     at: float  #: seconds after the beginning
-    when: Literal[
-        "always", "commit", "error", "settled", "end"
-    ]  #: what must never be; in a commit; unforeseen; when all is quiet; at the end
+    when: Literal["always", "commit", "error", "quiet", "settled", "end"]  #: never; in a commit; unforeseen; told; quiet; over
     text: str
 
 

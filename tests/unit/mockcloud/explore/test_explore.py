@@ -12,8 +12,9 @@ import pytest
 from mockcloud.explore.drawing import WRONG, draw
 from mockcloud.explore.exploring import explore
 from mockcloud.explore.shrinking import shrunk
-from mockcloud.scenarios.file import parsed, text
+from mockcloud.scenarios.file import parsed
 from mockcloud.scenarios.running import play
+from mockcloud.scenarios.writing import text
 from tests.support.mockcloud import Mockcloud
 from tests.support.planted import PLANTS, SEEDS, search
 from tests.support.sample import FULL, drawn

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mockcloud.scenarios.file import Scenario, ScenarioInvalid, Step, parsed, read, text
+from mockcloud.scenarios.file import Scenario, ScenarioInvalid, Step, parsed, read
+from mockcloud.scenarios.writing import text
 from runtime.errors import HostRefused
 
 WHOLE = '''nodes = 4

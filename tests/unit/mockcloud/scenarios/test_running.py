@@ -13,11 +13,13 @@ import pytest
 
 from mockcloud import stored
 from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.commits import Commits
 from mockcloud.instances.table import perform
-from mockcloud.invariants import Commits, always, fitting, settled
+from mockcloud.invariants import always, fitting, settled
 from mockcloud.scenarios.faults import FAULTS, Faults
-from mockcloud.scenarios.file import Scenario, Step, parsed, text
+from mockcloud.scenarios.file import Scenario, Step, parsed
 from mockcloud.scenarios.running import Result, play
+from mockcloud.scenarios.writing import text
 from netregistry.stores.base import Batch, Changed
 from tests.support.bootstrap import ROOT
 from tests.support.killing_steps import opened

@@ -151,6 +151,25 @@ def test_after_a_restore_every_live_node_is_waited_for() -> None:
     assert node(1) == newcomer
 
 
+def test_what_a_nic_has_that_the_registry_does_not_know_is_not_given_out() -> None:
+    """The registry was restored from a copy that is older than the NIC: its node reports it, and nobody knows in which network it is."""
+    registry = Registry()
+    who = registry.join(0)
+    blue = registry.network()
+    unknown = {
+        "nic": "99999999-9999-4999-8999-999999999999",
+        "state": "running",
+        "ip": "192.0.2.1",
+        "addresses": ["192.0.2.1", "192.0.2.2"],
+    }
+    assert registry.report(who, unknown).status == 200
+    assert registry.nic(network=blue, allocate=["ipv4"]).ip == "192.0.2.3"
+    named = registry.nic(network=blue, ip="192.0.2.1")  # a network of others may have the same addresses: whoever names one is not refused
+    assert named.ip == "192.0.2.1"
+    assert registry.report(who, removed=(unknown["nic"],)).status == 200  # type: ignore[arg-type]
+    assert registry.nic(network=blue, allocate=["ipv4"]).ip == "192.0.2.2"
+
+
 numbers = st.integers(0, 40)
 places = st.builds(Place, st.sampled_from(["held", "reserved", "quarantined", "free"]), st.sampled_from([0.0, 1.0, 2.0, 3.0]))
 
