@@ -36,7 +36,7 @@ MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 LEFT_OUT = (*BY_TIME, "history", "ledger")
 #: Of what is said: when, and at which revision.
 TIMES = frozenset(
-    ("created", "monotonic", "since", "until", "made", "time", "joined", "revision", "applied", "request", "incarnation", "freed")
+    ("created", "monotonic", "since", "until", "made", "time", "joined", "revision", "applied", "request", "incarnation", "freed", "came")
 )
 
 
