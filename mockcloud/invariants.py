@@ -54,7 +54,7 @@ def _names(path: str) -> list[str]:
 
 
 class _Tables(NamedTuple):
-    """What a node's kernel has."""
+    """Hold what a node's kernel has."""
 
     links: dict[str, Link]
     rules: Sequence[Rule]
@@ -279,7 +279,7 @@ def _running(
 
 
 def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
-    """What nodes say fits what is wanted: in force where NICs run, on the disks of all nodes where an operator has set something."""
+    """Hold what nodes say against what is wanted: in force where NICs run, on all nodes' disks where an operator has set something."""
     client = cloud.registry.client()
     wanted = {each["nic"]["uuid"]: each for each in client.all("nics", belongs="instance")}
     reports: dict[str, list[dict[str, Any]]] = {}

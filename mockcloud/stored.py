@@ -165,7 +165,7 @@ def _names(path: str) -> list[str]:
 
 
 class Places:
-    """Where instances have files: folders are looked at once, since nobody else changes them. ``root``: the cloud's folder."""
+    """Know where instances have files: folders are looked at once, since nobody else changes them. ``root``: the cloud's folder."""
 
     def __init__(self, root: str) -> None:
         self._root = root

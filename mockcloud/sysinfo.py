@@ -25,7 +25,7 @@ LONGEST = 1 << 16  #: bytes
 
 
 class Sort(NamedTuple):
-    """What nodes that are made are; see Sysinfo."""
+    """Say what nodes that are made are; see Sysinfo."""
 
     profile: str = "plain"
     depth: str = TREE

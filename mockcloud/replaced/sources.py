@@ -43,7 +43,7 @@ class Told:
 
 
 class Harm(NamedTuple):
-    """What becomes of events on their way to the agent: the share of those that are lost, told twice, or told ``late`` seconds later."""
+    """Say what becomes of events on their way to the agent: shares of those that are lost, told twice, or told ``late`` seconds later."""
 
     lost: float = 0.0
     repeated: float = 0.0

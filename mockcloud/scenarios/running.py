@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a run came to. ``sha256``, ``lines``: of its log; ``seconds``: of virtual time; ``actions``: of nodes."""
+    """Say what a run came to. ``sha256``, ``lines``: of its log; ``seconds``: of virtual time; ``actions``: of nodes."""
 
     seed: int
     sha256: str
@@ -72,7 +72,7 @@ class Result(NamedTuple):
 
 
 class Violated(Exception):
-    """What must not be is: the run need not go on."""
+    """Tell that what must not be is: the run need not go on."""
 
 
 def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, hasty: bool = False) -> Result:

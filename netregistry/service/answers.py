@@ -96,7 +96,7 @@ class AuthorityItem(NamedTuple):
 
 
 class CertificateItem(NamedTuple):
-    """Who has certificates: the latest of them, and whether all that there are so far are revoked.
+    """List who has certificates: the latest of them, and whether all that there are so far are revoked.
 
     ``foreign``: the authority that has signed the latest counts no more, so it does not count either.
     """

@@ -28,6 +28,7 @@ from mockcloud.instances.tasks import Instances
 from netregistry.client import Client
 from tests.support.bootstrap import ROOT
 from tests.support.etcd import Cluster
+from tests.support.netns import wait_until
 from tests.support.registry_load import Watched
 from tests.support.registry_process import Registry
 from tests.support.witness import Witness
@@ -49,8 +50,7 @@ def name(number: int) -> str:
 def passes(seconds: float) -> None:
     """Let time pass: what is measured is that nothing happens."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, 1.0))
+    wait_until(lambda: time.monotonic() >= end, seconds + 10)
 
 
 class Figures(dict[str, float]):

@@ -162,7 +162,7 @@ class History:
         assert {path: what for path, what in ours.items() if path in theirs} == theirs, self.said
 
     def _place(self, path: str) -> list[str]:
-        """Where a door stands: at the path, and in the folders of the versions of Ganeti that the machine has."""
+        """Give where a door stands: at the path, and in the folders of the versions of Ganeti that the machine has."""
         root = self.system.root
         versions = [found.removeprefix(root) for found in glob(f"{glob_escape(root)}{PKGLIBDIR}/*{path}")]
         try:

@@ -340,7 +340,7 @@ LANES: dict[str, Callable[[Options], Result]] = {
 
 
 def footprint() -> dict[str, str]:
-    """What of the machine's own network and files no test may change."""
+    """Describe what of the machine's own network and files no test may change."""
     views = {
         "links": ["ip", "-br", "link"],
         "rules": ["ip", "rule"],

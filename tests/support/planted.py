@@ -71,7 +71,7 @@ def reaping_after_an_incomplete_list(patch: pytest.MonkeyPatch) -> None:
 
 
 def retry_repeats_the_old_value(patch: pytest.MonkeyPatch) -> None:
-    """What changes of a NIC while it is being told is not told: the request that is sent again says what it said."""
+    """Leave out what changes of a NIC while it is being told: the request that is sent again says what it said."""
     real = Outbox.mark
 
     def wrong(outbox: Outbox, uuid: str) -> None:

@@ -18,7 +18,7 @@ PATIENCE = 60.0  #: seconds for a store to answer
 
 
 class Judge:
-    """What nodes report, commit by commit. ``wrong``: what was in force twice, and at which revision; ``longest``: seconds for which a NIC
+    """Follow nodes' reports by commit. ``wrong``: what was in force twice, and at which revision; ``longest``: seconds for which a NIC
     was. ``now``: monotonic seconds.
     """
 

@@ -87,7 +87,7 @@ def test_all_is_as_it_was_and_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_another_boot_of_a_node_tells_all_anew(tmp_path: Path) -> None:
-    """What was said in another life of the node does not count: its registry shows nothing of it as running until it is told."""
+    """Check that what was said in another life of the node does not count: its registry shows nothing of it as running until it is told."""
     with opened(tmp_path / "cloud") as cloud:
         populate(cloud)
         node = cloud.create(1)[0].uuid

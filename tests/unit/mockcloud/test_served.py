@@ -206,7 +206,7 @@ def test_the_command_line_asks_who_serves(served: Served) -> None:
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
 def test_what_is_done_to_nodes_is_done_by_who_serves(served: Served, words: tuple[str, ...], times: int) -> None:
-    """What it says is as the schemas have it, and new nodes run at once."""
+    """Check that what it says is as the schemas have it, and new nodes run at once."""
     run = Mockcloud(Path(served.cloud.root))
 
     def serve() -> None:

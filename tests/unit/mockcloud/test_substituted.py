@@ -1,4 +1,4 @@
-"""What is substituted in a run of a mock cloud, by what is loaded and run: nothing but the modules that test_replaced names.
+"""Find what is substituted in a run of a mock cloud, by what is loaded and run: nothing but the modules that test_replaced names.
 
 The run has instances through every task there is, with agents, hooks and the registry. How much of a node's code it runs is stated in
 docs/mockcloud.md, and measured by a full run.

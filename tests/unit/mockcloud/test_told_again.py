@@ -126,7 +126,7 @@ CHANGES: dict[str, tuple[Callable[[MockNode], object], set[str]]] = {
 
 @pytest.mark.parametrize(("change", "keys"), CHANGES.values(), ids=CHANGES)
 def test_what_has_changed_meanwhile_is_told(told: Told, change: Callable[[MockNode], object], keys: set[str]) -> None:
-    """What is told before the registry knows that the agent is alive is told once more, all of it; but it is the same."""
+    """Check that what is told before the registry knows that the agent is alive is told once more, all of it; but it is the same."""
     before = told.written()
     told.node.close()
     told.node.again()
@@ -136,7 +136,7 @@ def test_what_has_changed_meanwhile_is_told(told: Told, change: Callable[[MockNo
 
 
 def test_another_boot_tells_all_anew(told: Told) -> None:
-    """What was said in another life of the node does not count."""
+    """Check that what was said in another life of the node does not count."""
     Path(told.node.state.folder, INCARNATION).unlink()
     assert {seen(0), seen(1), REPORTS} <= told.begins_again(2 * ALIVE).keys()
     assert told.begins_again() == {}

@@ -1,4 +1,4 @@
-"""Who hears a registry's commits sees what is in force twice, and nothing else."""
+"""Check that who hears a registry's commits sees what is in force twice, and nothing else."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_a_store_that_does_not_forget_has_the_rest_done(registry: Registry, monk
 
 
 def test_the_id_of_a_request_does_not_say_how_long_it_is_remembered(registry: Registry) -> None:
-    """Who asks chooses it: by an id of long ago he would take what he has done out of the history at once."""
+    """Check an id that who asks has chosen: by one of long ago he would take what he has done out of the history at once."""
     day = 86400.0
     registry.do("settings.set", "", {"history_seconds": 10 * day})
     problem = registry.refused("nic.add", "", {"instance": "web1"}, id=new_id(registry.time - 2 * day, 1))

@@ -1,4 +1,4 @@
-"""What one node reports costs what it is, and shows as what it is: by steps that are counted, at two sizes."""
+"""Check that what one node reports costs what it is, and shows as what it is: by steps that are counted, at two sizes."""
 
 from __future__ import annotations
 

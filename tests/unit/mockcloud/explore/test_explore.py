@@ -73,7 +73,7 @@ def test_what_is_needed_is_left(number: int, needed: set[int]) -> None:
 
 
 def test_none_of_what_is_left_can_be_left_out() -> None:
-    """Where one of several is enough, and where parts hide each other."""
+    """Include a bug for which one of several is enough, and parts that hide each other."""
     for fails in (
         lambda parts: 3 in parts or 9 in parts,
         lambda parts: len(parts) >= 4,

@@ -289,7 +289,7 @@ def test_somebody_else_has_a_key_while_a_rotation_is_under_way(machines: Machine
 
 
 def test_a_key_is_lost_while_a_rotation_is_under_way(machines: Machines) -> None:
-    """Who was let in before stays so until both are retired."""
+    """Check that who was let in before stays so until both are retired."""
     home, other = machines.home, machines.other
     other("registry", "join", machines.url, token(machines, "reader", "ann"))
     home("registry", "authority", "rotate")

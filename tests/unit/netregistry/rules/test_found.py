@@ -1,4 +1,4 @@
-"""What a node may have by saying that it has found it: its own guests, where these may be, and no place of others."""
+"""Check what a node may have by saying that it has found it: its own guests, where these may be, and no place of others."""
 
 from __future__ import annotations
 

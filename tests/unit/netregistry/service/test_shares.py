@@ -101,7 +101,7 @@ def test_the_document_of_the_endpoints_is_made_once(tmp_path: Path, monkeypatch:
 
 
 def test_all_certificates_of_one_identity_have_one_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of connections the longest there is ended; of requests there are as many as by one certificate."""
+    """Check that of connections the longest there is ended, and that requests are as many as by one certificate."""
     monkeypatch.setattr(tls, "OF_HOLDER", 2)
     with secured(tmp_path, Limits(rate=0.001, burst=10.0)) as registry, contextlib.ExitStack() as stack:
         certificates = [registry.join("reader", "ann") for _ in range(2)]
