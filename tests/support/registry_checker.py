@@ -150,7 +150,8 @@ class Checker:
         free: list[tuple[float, int, str]] = []
         for host in subnet.hosts():
             claim = self.state.get(f"addresses/{network}/{host}")
-            if str(host) == said.get("gateway") or users(self.state, f"addresses/{network}/{host}"):
+            key = f"addresses/{network}/{host}"
+            if str(host) == said.get("gateway") or users(self.state, key) or unknown(self.state, str(host)):
                 continue
             if claim is None:
                 return str(host)
@@ -172,6 +173,18 @@ def users(state: dict[str, dict[str, Any]], key: str) -> set[str]:
             if here or state.get(key, {}).get("last") == report["nic"]:
                 found.add(report["nic"])
     return found
+
+
+def unknown(state: dict[str, dict[str, Any]], what: str) -> bool:
+    """Tell whether a NIC that nobody wants is reported with something: it may be of any network, so this is not given out in any."""
+    return any(
+        name.startswith("seen/")
+        and report["state"] != "stopped"
+        and what in (report.get("mac"), report.get("ip"))
+        and f"nodes/{name.split('/')[1]}" in state
+        and f"nics/{report['nic']}" not in state
+        for name, report in state.items()
+    )
 
 
 def claims(nic: dict[str, Any]) -> list[str]:
