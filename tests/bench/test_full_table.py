@@ -166,7 +166,7 @@ def costs(running: Agent, pace: Pace) -> Costs:
 
 
 def dearer_each_time(turns: Sequence[tuple[Costs, Costs]]) -> list[str]:
-    """Name what costs more with a full table in each turn: a quarter more in one of them is the machine, which has grown slower meanwhile."""
+    """Name what costs more with a full table in each turn: more in one of them is the machine, slower meanwhile."""
     first, *others = (dearer(*turn) for turn in turns)
     return [name for name in first if all(name in other for other in others)]
 
