@@ -21,7 +21,7 @@ MARKED = ("kernel", "vm", "bench")
 OF_AGENTS = ("kernel/agent", "kernel/warm")
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, max_examples=100)
-hypothesis.settings.register_profile("full", deadline=None, max_examples=drawn(100, 300, 1000))
+hypothesis.settings.register_profile("full", deadline=None, max_examples=drawn(100, 200, 1000))
 hypothesis.settings.load_profile("full" if FULL else "default")
 
 

@@ -46,7 +46,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 LINKS = {"bridged": "br0", "routed": "main", "openvswitch": "ovs0"}
 SILENCE = 0.05  #: seconds that a guest may be silent longer than the one beside it
 MOST = 40  #: errors of each mode in a full run, about
-SAMPLED = 2  #: kills, and errors, of each mode in a default run
+SAMPLED, WHOLE = 2, 16  #: kills, and errors, of each mode in a default run, and in a full one
 
 
 class Changed:
@@ -126,7 +126,7 @@ def test_killed(changed: Changed, mode: str, way: str) -> None:
     every = strace.moments(changed.program, {}, changed.there)
     changed.go_back()
     failures, longest = [], 0.0
-    chosen = sample(every, SAMPLED)
+    chosen = sample(every, SAMPLED, WHOLE)
     for moment in chosen:
         with Streams(changed.taps, mode) as streams:
             status = strace.killed(changed.program, {}, changed.there, moment)
@@ -147,7 +147,7 @@ def test_told_to_end(changed: Changed, mode: str) -> None:
     every = strace.moments(NETCOMMON, {}, changed.there)
     changed.go_back()
     failures = []
-    chosen = sample(every, SAMPLED)
+    chosen = sample(every, SAMPLED, WHOLE)
     for moment in chosen:
         with Streams(changed.taps, mode) as streams:
             ended = strace.told_to_end(NETCOMMON, {}, changed.there, moment)
@@ -192,4 +192,4 @@ def points(changed: Changed) -> tuple[list[Point], int]:
         every = (Point(call, *each) for each in itertools.product(range(1, count + 1), errors, (False, True)))
         found += [point for point in every if not (point.ever and point.error in ONCE)]
     spread = found[:: max(len(found) // MOST, 1) | 1]
-    return sample(spread, SAMPLED), len(found)
+    return sample(spread, SAMPLED, WHOLE), len(found)

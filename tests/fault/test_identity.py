@@ -32,7 +32,7 @@ from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap
 
 TAPS = ("tap0", "tap1", "tap2")
-ROUNDS, STEPS = (1500 if FULL else 15), 14
+ROUNDS, STEPS = (500 if FULL else 15), 14
 CHOICES = [mode for mode in MODES if mode not in ("routed, prefix", "ext")]
 
 

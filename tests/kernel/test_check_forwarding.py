@@ -26,7 +26,7 @@ from tests.support.routed import (
 from tests.support.rundoor import rundoor
 from tests.support.verdict import idle, lost, remedied
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 HOST = {4: "192.0.2.5", 6: "2001:db8:f::5"}
 FAR = {4: FAR4, 6: FAR6}

@@ -22,7 +22,7 @@ from tests.support.netns import mounted_over
 from tests.support.node import Node
 from tests.support.rundoor import Outcome, execute
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 ZONES = {"example.com": "mail A 192.0.2.9\n", "2.0.192.in-addr.arpa": "9 PTR mail.example.com.\n"}
 STORE, GANETI, DAEMON = Path("/var/lib/netcommon/dns"), Path("/var/lib/ganeti"), Path("/var/run/ganeti/socket/ganeti-query")

@@ -29,8 +29,7 @@ def test_a_page_does_what_it_says(page: Path) -> None:
 @pytest.mark.vm
 @pytest.mark.parametrize(
     "page",
-    # Python is slow in there: one page each time, the others in a full run
-    [pytest.param(page, marks=() if page.stem == "tutorial" else pytest.mark.slow, id=documents.name(page)) for page in of_lane("vm")],
+    [pytest.param(page, marks=pytest.mark.slow, id=documents.name(page)) for page in of_lane("vm")],  # Python is slow in there
 )
 def test_a_page_does_what_it_says_in_the_machine(page: Path) -> None:
     """What needs VLAN filtering, or another kernel's abilities."""

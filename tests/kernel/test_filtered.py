@@ -16,7 +16,7 @@ from tests.support.node_ways import WAYS, lead
 from tests.support.routed import Site, drift, reaches
 from tests.support.verdict import lost
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 ALL_DROPPED = "nftables chain {} site c drops all that comes to it"
 

@@ -19,7 +19,7 @@ from tests.support.routed import MAC, drift, mend, reaches
 from tests.support.rundoor import rundoor
 from tests.support.verdict import PROGRAM, lost
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 OUTSIDE, GUEST = "10.0.0.1", "10.0.0.5"
 NIC = {

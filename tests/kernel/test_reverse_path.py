@@ -16,7 +16,7 @@ from tests.support.node import Node
 from tests.support.routed import FAR4, GATEWAY4, GATEWAY6, TABLE, Site, drift, options, reaches
 from tests.support.rundoor import rundoor
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 HOST4 = "192.0.2.5"
 TAGS = options("uplink_proxy:both")

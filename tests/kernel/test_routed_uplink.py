@@ -14,7 +14,7 @@ from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, MAC, TABLE, Sit
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
 ROUTER = "fe80::1"  #: a router's link-local address, as advertisements give it

@@ -10,7 +10,7 @@ from tests.support.datapath import places as at
 from tests.support.datapath.said import Frames, outcome, said
 from tests.support.netns import Namespace, run
 
-pytestmark = pytest.mark.no_agent("trace asks no agent")
+pytestmark = [pytest.mark.no_agent("trace asks no agent"), pytest.mark.sampled(2)]
 
 FAR4, NET4 = at.FAR4[0], "198.51.100.0/24"
 TAG = b"\x81\x00\x00\x0a"

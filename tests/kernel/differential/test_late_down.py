@@ -19,7 +19,7 @@ from tests.support.rundoor import BASE, HOOKS, Outcome, execute, rundoor
 from tests.support.snapshot import Snapshot, diff, snapshot
 from tests.support.tap import Tap
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 MODES = {
     "bridged": {"MODE": "bridged", "LINK": "br0"},

@@ -13,7 +13,7 @@ from tests.kernel.guard.reach import NOWHERE, reached
 from tests.support.attacks import KINDS, NO_GUARD, SETTINGS, Setting
 from tests.support.bootstrap import ROOT
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 MODES = ("bridged", "routed", "openvswitch")
 

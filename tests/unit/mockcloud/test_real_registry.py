@@ -98,7 +98,7 @@ def test_all_come_back_to_a_registry_that_was_started_again(cloud: MockCloud, re
     until(cloud, lambda: standing(cloud) == {"in step"} and alive(cloud) == NODES, "all are back")
 
 
-@pytest.mark.parametrize("how", ["both", "answers"])
+@pytest.mark.parametrize("how", ["both", pytest.param("answers", marks=pytest.mark.slow)])
 def test_a_node_that_is_cut_off_is_not_alive_and_comes_back(cloud: MockCloud, how: str) -> None:
     cloud.registry.wire.cut[FIRST] = how
     until(cloud, lambda: alive(cloud) == NODES - 1, "it is gone", SILENT + ALIVE + 30.0)

@@ -20,7 +20,7 @@ from tests.support.sample import drawn, sample
 from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
 
 SAMPLE = 150
-HISTORIES = drawn(10_000, 1000, 10_000)
+HISTORIES = drawn(10_000, 400, 10_000)
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
 
 
