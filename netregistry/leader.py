@@ -15,9 +15,11 @@ from netregistry.draft import Commit
 from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, load
 from netregistry.model.history import Entry, Identity
+from netregistry.model.nic import Report
 from netregistry.model.node import Gone
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
+from netregistry.rules.nodes import SETTLING
 from netregistry.steady import Steady, written
 from netregistry.stores.base import Delete, Expect, Put
 from runtime.errors import NetcommonError
@@ -110,7 +112,8 @@ class Leader:
         latest = self._patient if self._waits() else float("inf")
         due = yield from self._requests()
         noted = yield from self._noted_or_swept()
-        self._rest = None if due or noted else Rest(view, view.revision, began, min(self._next_end(view), latest))
+        until = min(self._next_end(view), view.first_end(Report), latest)
+        self._rest = None if due or noted else Rest(view, view.revision, began, until)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             self._looked = now
@@ -142,9 +145,9 @@ class Leader:
         return True
 
     def _noted_or_swept(self) -> Generator[Effect, Result, bool]:
-        """Note which nodes are gone, and sweep what is left of forgotten ones. Tell whether there were any."""
+        """Note which nodes are gone, and migrations that are over; sweep what is left of forgotten nodes. Tell whether there were any."""
         commit = None
-        for commit in islice(chain(self._gone(), self._forgotten()), AT_A_TURN):
+        for commit in islice(chain(self._gone(), self._settled(), self._forgotten()), AT_A_TURN):
             result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
             if isinstance(result, Committed):
                 yield CatchUp(result.revision)
@@ -160,6 +163,15 @@ class Leader:
             if view.alive(node) is None and view.gone(node) is None:
                 tests = (Expect(keys.alive(node), 0), Expect(keys.gone(node), 0), Expect(key, view.at(key)))
                 yield Commit(tests, (Put(keys.gone(node), dump(Gone(self._core.now()))),))
+
+    def _settled(self) -> Iterator[Commit]:
+        """Note that a migration's source has had its time: if its guest still runs there too, that is a conflict from now on."""
+        view, now = self._core.view, self._core.now()
+        latest = now + SETTLING  # none lasts longer: the clock was fast when it was written
+        for key in (*view.due(Report, now, AT_A_TURN), *view.far(Report, latest, AT_A_TURN)):
+            report: Report = view.get(key)
+            settled = report._replace(came_from="", settles=0.0)
+            yield Commit((Expect(key, view.at(key)),), (Put(key, dump(settled)),))
 
     def _forgotten(self) -> Iterator[Commit]:
         """Sweep what is left of nodes that were forgotten."""

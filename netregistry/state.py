@@ -64,9 +64,10 @@ def _state(view: View, nic: Nic, reports: list[tuple[str, Report]]) -> Shown:
         nodes, latest = tuple(node for node, _report in there), there[-1][1]
         pending = _pending(nic, running[-1][1]) if running else ()
         state: State = "running"
-        if len(running) > 1 or clashes:
+        twice = len(running) > 1 and not _migrated(running)
+        if twice or clashes:
             state = "conflict"
-        elif arriving:
+        elif arriving or len(running) > 1:
             state = "moving"
         elif pending:
             state = "pending restart"
@@ -79,6 +80,12 @@ def _state(view: View, nic: Nic, reports: list[tuple[str, Report]]) -> Shown:
         since = gone.since if gone else said.time if said else 0.0
         return Shown("unknown", (node,), since, (), clashes, latest.refused, latest.applied)
     return Shown("conflict" if clashes else "stopped", (node,), latest.since, (), clashes, latest.refused, latest.applied)
+
+
+def _migrated(running: list[tuple[str, Report]]) -> bool:
+    """Tell whether of two nodes on which a NIC runs one is where its guest came from just now, which has not told yet that it is gone."""
+    (one, first), (other, second), *more = running
+    return not more and (first.came_from == other or second.came_from == one)
 
 
 def _pending(nic: Nic, report: Report) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class View:
         self._having: dict[str, dict[str, None]] = {}
         self._reported: dict[tuple[tuple[str, int], int], int] = {}  # pool and number -> reports by which it is in use there
         self.worked_out: dict[Any, Any] = {}  #: what was made of the whole of it, and holds until the next commit (netregistry.state)
-        self._due: dict[type, list[tuple[float, str]]] = {}  # of NICs and of claims, sorted: when something of a key ends
+        self._due: dict[type, list[tuple[float, str]]] = {}  # of NICs, claims and reports, sorted: when something of a key ends
 
     # -- kept by the store
 
@@ -221,19 +221,19 @@ class View:
         return self._pools.get((kind if kind == "macs" else scope, family), Pool())
 
     def due(self, kind: type, now: float, most: int) -> tuple[str, ...]:
-        """Give the keys of NICs, or of claims, of which something has ended by then, the earliest first, and no more than ``most``."""
+        """Give the keys of NICs, claims or reports of which something has ended by then, the earliest first, and no more than ``most``."""
         ends = self._due.get(kind)
         if not ends or ends[0][0] > now:
             return ()
         return tuple(key for _end, key in ends[: min(most, bisect_left(ends, (now, "\x7f")))])
 
     def first_end(self, kind: type) -> float:
-        """Give the first time at which something of a NIC, or of a claim, ends; infinity where nothing does."""
+        """Give the first time at which something of a NIC, claim or report ends; infinity where nothing does."""
         ends = self._due.get(kind)
         return ends[0][0] if ends else float("inf")
 
     def far(self, kind: type, after: float, most: int) -> tuple[str, ...]:
-        """Give the keys of NICs, or of claims, of which something ends later than that, and no more than ``most``."""
+        """Give the keys of NICs, claims or reports of which something ends later than that, and no more than ``most``."""
         ends = self._due.get(kind)
         if not ends or ends[-1][0] <= after:
             return ()
@@ -298,6 +298,8 @@ def due(value: Any) -> float:
     """Give the time at which the leader has something to do with an object; 0: never."""
     if isinstance(value, Nic):
         return min((each.until for each in value.options if each.until), default=0.0)
+    if isinstance(value, Report):
+        return value.settles
     return value.until if isinstance(value, Claim) and not value.used else 0.0
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
 LONGEST_NOTE = 255  #: bytes
-OF_REGISTRY = frozenset(("moved_to", "came"))  #: what of a report is not a node's to say
+OF_REGISTRY = frozenset(("moved_to", "came", "came_from", "settles"))  #: what of a report is not a node's to say
 
 
 class Sent(NamedTuple):

@@ -89,6 +89,10 @@ class Report(NamedTuple):
     #: The node that had it as well, or to which it came, when it stopped here: where its guest has gone. The registry alone says it.
     moved_to: kinds.UuidOrNone = ""
     came: kinds.Time = 0.0  #: since when, without a break, the node says that it has it, and not stopped. The registry alone says it
+    #: The node that still said that its guest runs there when the guest, announced here as incoming, came to run here: two agents tell
+    #: their halves of one migration, and the target's may be the first. The registry alone says it, and takes it away at ``settles``.
+    came_from: kinds.UuidOrNone = ""
+    settles: kinds.Time = 0.0
 
     @property
     def own(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ FIELDS = ("name", "cluster", "kind", "provides")
 #: What a node may say of itself.
 OF_NODE = ("name", "kind")
 FENCED = 100  #: reports
+SETTLING = 10.0  #: seconds for a migration's source to tell that its guest is gone, after the target has told that it runs
 ITS_OWN = "each has a certificate of its own, which netcommon registry join URL TOKEN gets, on that node"
 
 
@@ -158,7 +159,22 @@ def _noted(view: View, node: str, report: Report, now: float) -> Report:
     before: Report | None = view.get(keys.seen(node, report.nic))
     there = before is not None and before.state != "stopped"
     came = 0.0 if report.state == "stopped" else before.came if there and before is not None else now
-    return _moved(view, node, report)._replace(came=came)
+    came_from, settles = _arrived(view, node, report, now)
+    return _moved(view, node, report)._replace(came=came, came_from=came_from, settles=settles)
+
+
+def _arrived(view: View, node: str, report: Report, now: float) -> tuple[str, float]:
+    """Give the node from which a guest came that runs here, and until when that one may say that it has it; "" and 0 for none."""
+    before: Report | None = view.get(keys.seen(node, report.nic))
+    if report.state != "running" or before is None:
+        return "", 0.0
+    if before.state == "running":
+        return (before.came_from, before.settles) if now < before.settles <= now + SETTLING else ("", 0.0)
+    if before.state == "incoming":
+        others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where)]
+        if len(others) == 1:
+            return others[0], now + SETTLING
+    return "", 0.0
 
 
 def _moved(view: View, node: str, report: Report) -> Report:

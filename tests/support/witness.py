@@ -18,8 +18,8 @@ PATIENCE = 60.0  #: seconds for a store to answer
 
 
 class Judge:
-    """Follow nodes' reports by commit. ``wrong``: what was in force twice, and at which revision; ``longest``: seconds for which a NIC
-    was. ``now``: monotonic seconds.
+    """Follow nodes' reports by commit. ``wrong``: what was in force twice, and at which revision, but for a NIC that moves: one of two
+    nodes had said that it is on its way there; ``longest``: seconds for which a NIC was, in any case. ``now``: monotonic seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -35,6 +35,7 @@ class Judge:
         self._users: dict[str, set[str]] = {}  # MAC or address -> NICs that run with it
         self._uses: dict[str, set[str]] = {}  # the same by NIC
         self._last: dict[str, str] = {}  # NIC -> the node where it ran last
+        self._came: dict[str, str] = {}  # NIC -> the node where it runs and was on its way before
         self._moving: set[str] = set()
 
     def commit(self, revision: int, changes: Iterable[Changed]) -> None:
@@ -52,7 +53,9 @@ class Judge:
                 if value is None:
                     nodes.pop(node, None)
                 else:
-                    nodes[node] = json.loads(value)
+                    before, nodes[node] = nodes.get(node), json.loads(value)
+                    if before is not None and (before["state"], nodes[node]["state"]) == ("incoming", "running"):
+                        self._came[nic] = node
                 touched.add(nic)
         for nic in touched:
             self._judge(revision, nic)
@@ -65,9 +68,11 @@ class Judge:
         if len(running) > 1:
             if nic not in self._since:
                 self._since[nic] = self._now()
-            self.wrong.append(f"revision {revision}: NIC {nic} runs on {' and '.join(running)}")
+            if len(running) > 2 or self._came.get(nic) not in running:
+                self.wrong.append(f"revision {revision}: NIC {nic} runs on {' and '.join(running)}")
         elif nic in self._since:
             self.longest = max(self.longest, self._now() - self._since.pop(nic))
+            self._came.pop(nic, None)
         if len(running) == 1:
             self.moves += self._last.get(nic, running[0]) != running[0]
             self._last[nic] = running[0]

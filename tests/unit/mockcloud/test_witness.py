@@ -43,6 +43,17 @@ def test_what_is_twice_is_said(commits: list[list[Changed]], said: str) -> None:
     assert judged(*commits).wrong == [said]
 
 
+def test_a_target_that_tells_first_is_a_move_and_for_how_long_is_said() -> None:
+    times = iter([10.0, 11.0, 12.0])
+    judge = Judge(lambda: next(times))
+    there = [[seen("a", ONE, "running")], [seen("b", ONE, "incoming")], [seen("b", ONE, "running")], [seen("a", ONE, "stopped")]]
+    for revision, changes in enumerate([[Changed("alive/a", b"{}"), Changed("alive/b", b"{}")], *there], 1):
+        judge.commit(revision, changes)
+    assert (judge.wrong, judge.longest, judge.moves) == ([], 1.0, 1)
+    judge.commit(6, [seen("a", ONE, "running")])
+    assert judge.wrong == ["revision 6: NIC nic1 runs on a and b"], "it was no move"
+
+
 def test_what_a_dead_node_has_counts_when_it_is_back() -> None:
     there = [[seen("a", ONE, "running")], [Changed("alive/a", None)], [seen("b", ONE, "running")]]
     assert judged(*there).wrong == []

@@ -8,6 +8,7 @@ import pytest
 
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
+from netregistry.rules.nodes import SETTLING
 from netregistry.state import Shown, missing_tags, shown
 from tests.support.registry import GANETI, OPERATOR, Registry
 
@@ -16,12 +17,12 @@ REPORT = {"nic": "00000000-1111-4111-8111-111111111111", "state": "running"}
 
 
 class Nodes:
-    """A NIC, and two nodes that are alive."""
+    """A NIC, and two nodes that are alive, or more."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 2) -> None:
         self.registry = Registry()
-        self.nodes = [self.registry.join(number) for number in range(2)]
-        self.leases = [self.sign_on(number) for number in range(2)]
+        self.nodes = [self.registry.join(number) for number in range(count)]
+        self.leases = [self.sign_on(number) for number in range(count)]
         self.nic = self.registry.nic(mac="aa:00:00:00:00:01", instance="web1")
 
     def sign_on(self, number: int, incarnation: str = "11111111-0000-4000-8000-000000000000") -> int:
@@ -66,6 +67,66 @@ def test_a_migration_and_its_late_source(two: Nodes) -> None:
     assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,))
     two.says(0, "stopped", since=9.0)
     assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,)), "what the source says late counts no more"
+
+
+def test_a_migration_whose_target_tells_first(two: Nodes) -> None:
+    """Two agents tell the two halves of it, each when it comes to that."""
+    two.says(0, "running")
+    two.says(1, "incoming")
+    two.says(1, "running")
+    assert (two.shown.state, two.shown.nodes) == ("moving", (two.nodes[0].name, two.nodes[1].name))
+    two.says(1, "running", applied="first:7")
+    two.registry.passes(SETTLING - 1)
+    assert two.shown.state == "moving"
+    two.says(0, "stopped")
+    assert (two.shown.state, two.shown.nodes) == ("running", (two.nodes[1].name,))
+    two.registry.passes(2)
+    kept = two.registry.local.view.get(f"seen/{two.nodes[1].name}/{two.nic.uuid}")
+    assert (kept.state, kept.applied, kept.came_from, kept.settles) == ("running", "first:7", "", 0.0)
+
+
+@pytest.mark.parametrize("said_again", [(), (0,), (1,), (0, 1)], ids=str)
+def test_a_source_that_goes_on_is_a_conflict_in_the_end(two: Nodes, said_again: tuple[int, ...]) -> None:
+    two.says(0, "running")
+    two.says(1, "incoming")
+    two.says(1, "running")
+    for number in said_again:
+        two.says(number, "running", since=7.0)
+    two.registry.passes(SETTLING + 1)
+    assert two.shown.state == "conflict"
+    for number in said_again:
+        two.says(number, "running", since=8.0)
+    assert two.shown.state == "conflict"
+
+
+def test_a_clock_that_was_fast_at_an_arrival_hides_no_conflict(two: Nodes) -> None:
+    two.says(0, "running")
+    two.says(1, "incoming")
+    two.says(1, "running")
+    two.registry.time -= 3600
+    two.registry.local.work()
+    assert two.shown.state == "conflict"
+
+
+def test_what_a_third_node_runs_is_a_conflict_at_once() -> None:
+    three = Nodes(3)
+    three.says(0, "running")
+    three.says(2, "running")
+    three.says(1, "incoming")
+    three.says(1, "running")
+    assert three.shown.state == "conflict"
+    other = Nodes(3)
+    other.says(0, "running")
+    other.says(1, "incoming")
+    other.says(1, "running")
+    other.says(2, "running")
+    assert other.shown.state == "conflict"
+
+
+def test_a_node_cannot_say_itself_from_where_a_guest_came(two: Nodes) -> None:
+    two.says(0, "running")
+    two.says(1, "running", came_from=two.nodes[0].name, settles=9e9)
+    assert two.shown.state == "conflict"
 
 
 def test_running_twice_is_a_conflict_and_a_dead_node_counts_towards_none(two: Nodes) -> None:
