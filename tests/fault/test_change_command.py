@@ -22,6 +22,7 @@ from tests.fault.test_change import State
 from tests.fault.test_kernel_errors import ERRORS, ONCE, Point
 from tests.kernel.test_doors_parallel import collect, environment
 from tests.support import figures, strace
+from tests.support.agent import contention
 from tests.support.bootstrap import VENV
 from tests.support.cases import network, stored
 from tests.support.netns import slowness, wait_until
@@ -103,7 +104,10 @@ def silent(streams: Streams) -> list[str]:
     """Say by how much the guest was silent longer than the one beside it, and what passed that may not."""
     own, beside = streams.silence
     found = [f"{streams.strange} frames of another MAC passed"] if streams.strange else []
-    return [*found, f"silent for {own:.3f} s, the guest beside it {beside:.3f} s"] if own > beside + SILENCE * slowness() else found
+    late = own - beside
+    if late > SILENCE * slowness() and late > SILENCE * slowness() * contention():  # which takes a while to say
+        found.append(f"silent for {own:.3f} s, the guest beside it {beside:.3f} s")
+    return found
 
 
 @pytest.fixture

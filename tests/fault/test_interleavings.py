@@ -41,7 +41,7 @@ from tests.support.sim import MODES, UUIDS, Killed, Sim, nic, plain
 
 WORKERS = 16
 BURSTS = 10  #: of one history
-HISTORIES = drawn(5, 40, 500)
+HISTORIES = drawn(5, 50, 500)
 PARTS = HISTORIES // 25 or 1  #: of the histories, each with a seed of its own
 SECONDS = 30.0  #: a call's limit, by the simulated clock
 TAPS = ("tap0", "tap1", "tap2")

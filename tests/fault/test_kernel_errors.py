@@ -33,7 +33,7 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
 }
 SAMPLED = ("routed4", "openvswitch", "spoof-guarded")  #: cases of a default run
 ONCE = ("EINTR",)  #: for ever it would be a signal for each call, and Python itself repeats those (PEP 475)
-MOST = 60  #: points of each case and door in a full run, about
+MOST = 30  #: points of each case and door in a full run, about
 
 
 class Point(NamedTuple):

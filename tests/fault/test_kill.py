@@ -18,7 +18,7 @@ from tests.support import figures
 from tests.support.cases import CASES, NAMES, Host, stored
 from tests.support.killing import DOORS, Door, moments
 from tests.support.netns import slowness
-from tests.support.sample import FULL
+from tests.support.sample import DRAWN, FULL
 from tests.support.snapshot import diff, snapshot
 
 Way = Callable[[Host], list[str]]
@@ -66,7 +66,7 @@ def test_kill(case: str, host: Host) -> None:
     for turn, (name, door) in enumerate(doors, list(CASES).index(case)):
         points = list(itertools.product(moments(host, case, name), ways(door)))
         every += len(points)
-        if not FULL or slowness() > 1:  # one way after each moment, in turn
+        if not DRAWN or slowness() > 1:  # one way after each moment, in turn
             count = len(ways(door))
             points = [points[place + (turn + place // count) % count] for place in range(0, len(points), count)]
         for moment, way in points:

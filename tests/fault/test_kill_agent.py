@@ -17,7 +17,7 @@ from tests.support.agent import Agent, Watched, agent, contention, watched
 from tests.support.cases import Host, network, sampled, stored
 from tests.support.killing import DOORS, Door, moments
 from tests.support.netns import slowness
-from tests.support.sample import FULL
+from tests.support.sample import DRAWN
 from tests.support.snapshot import diff
 
 LIMIT = 1.0  #: seconds until the agent has set it right
@@ -79,7 +79,7 @@ def test_kill_agent(case: str, host: Host) -> None:
     plan = [(name, moment) for name, door in DOORS.items() if not door.gone for moment in moments(host, case, name)]
     tries, failures, times = 0, [], []
     shift = SAMPLED.index(case) if case in SAMPLED else 0
-    all_ways = FULL and slowness() == 1  # else one after each moment, in turn: a hook takes seconds in the virtual machine
+    all_ways = DRAWN and slowness() == 1  # else one after each moment, in turn: a hook takes seconds in the virtual machine
     with agent() as running, watched() as seen:
         for turn, (name, moment) in enumerate(plan):
             door = DOORS[name]

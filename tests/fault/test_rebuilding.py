@@ -18,7 +18,7 @@ from tests.support.ovs import OpenVswitch
 from tests.support.rebuilt import Rebuilt, rebuild, report
 from tests.support.sample import FULL
 
-SECONDS = 180.0 if FULL else 0.0  #: and each way of rebuilding once
+SECONDS = 120.0 if FULL else 0.0  #: and each way of rebuilding once
 
 
 class Unattended(Rebuilt):

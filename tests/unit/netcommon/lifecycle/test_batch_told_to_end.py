@@ -90,7 +90,7 @@ def test_down_before_each_request(tmp_path: Path) -> None:
 def test_down_at_any_line(tmp_path: Path) -> None:
     count = lines_of(all_up, down, tmp_path)
     left = set()
-    for at in sample(range(count), 40, 1500):
+    for at in sample(range(count), 40, 500):
         sim = all_up(tmp_path / f"{at}")
         with Lines(at) as lines, suppress(Interrupted):
             down(sim)
@@ -102,7 +102,7 @@ def test_down_at_any_line(tmp_path: Path) -> None:
 def test_up_at_any_line(tmp_path: Path) -> None:
     count = lines_of(begun, up, tmp_path)
     left = set()
-    for at in sample(range(count), 40, 1500):
+    for at in sample(range(count), 40, 500):
         sim = begun(tmp_path / f"{at}")
         with Lines(at) as lines, suppress(Interrupted):
             up(sim)

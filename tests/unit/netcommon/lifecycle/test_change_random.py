@@ -28,7 +28,7 @@ from tests.support.sample import drawn
 from tests.support.sim import UUIDS, Mortal, Sim
 from tests.unit.netcommon.lifecycle.test_change import BASES
 
-SEEDS = drawn(60, 250, 600)
+SEEDS = drawn(60, 120, 600)
 
 #: mode -> option -> its values.
 VALUES: dict[str, dict[str, list[Any]]] = {}

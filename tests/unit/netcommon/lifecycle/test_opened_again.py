@@ -124,5 +124,5 @@ def test_repair_at_any_line(tmp_path: Path, drift: str, together: bool) -> None:
 
     lines = mended("whole")
     assert lines.count > 0 and not lines.where
-    for at in sample(range(lines.count), 12, 1500):
+    for at in sample(range(lines.count), 12, 500):
         assert mended(f"{at}", at).where

@@ -209,7 +209,7 @@ def test_histories() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         History,
         settings=settings(
-            max_examples=drawn(60, 300, 1000),
+            max_examples=drawn(60, 150, 1000),
             stateful_step_count=25,
             deadline=None,
             derandomize=not FULL,
