@@ -88,6 +88,7 @@ def forget(draft: Draft, part: Part) -> Done:
     matched(draft, key, part.match)
     if draft.view.alive(node.uuid) is not None and not forced(part):
         raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
+    draft.expect(keys.alive(node.uuid))  # it may come to life at another service
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
     if draft.view.all("authorities"):
@@ -103,10 +104,10 @@ def fence(draft: Draft, part: Part) -> Done:
     node = _there(draft, part.target)
     matched(draft, keys.node(node.uuid), part.match)
     key, alive = keys.reports(node.uuid), keys.alive(node.uuid)
+    draft.expect(alive)
     if draft.view.alive(node.uuid) is not None:
         if not forced(part):
             raise Refused("in-use", f"node {node.name} is alive: turn it off first, or force it", node=node.uuid)
-        draft.expect(alive)
         draft.delete(alive)
     draft.expect(key)
     found, before = sorted(draft.view.members("on", node.uuid)), draft.view.reports(node.uuid)
