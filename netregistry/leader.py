@@ -37,6 +37,7 @@ AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of
 EVERY = 60.0  #: seconds from one look at the history's length to the next
 FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
 LONGEST_WAIT = 60.0  #: seconds for which nodes are waited for at most, however the clock is set meanwhile
+MOST_SETTLING = 10_000  #: reports whose time is counted at once; those beyond wait for these
 KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
 
 
@@ -60,6 +61,9 @@ class Leader:
         self._patient = float("-inf")  # until then no node is taken for gone
         self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
         self._old, self._floor = 0, 0  # up to which revision all may be forgotten, and is
+        self._settling: dict[
+            tuple[str, float], float
+        ] = {}  # a report that is to be settled, as it says so -> since when that is known here
 
     def elected(self, seconds: float) -> Generator[Effect, Result, int]:
         """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
@@ -112,7 +116,8 @@ class Leader:
         latest = self._patient if self._waits() else float("inf")
         due = yield from self._requests()
         noted = yield from self._noted_or_swept()
-        until = min(self._next_end(view), view.first_end(Report), latest)
+        settled = min(self._settling.values(), default=float("inf")) + SETTLING
+        until = min(self._next_end(view), settled, latest)
         self._rest = None if due or noted else Rest(view, view.revision, began, until)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
@@ -160,18 +165,24 @@ class Leader:
             return
         for key in tuple(view.all("nodes")):
             node = key.partition("/")[2]
-            if view.alive(node) is None and view.gone(node) is None:
+            if view.node(node) is not None and view.alive(node) is None and view.gone(node) is None:
                 tests = (Expect(keys.alive(node), 0), Expect(keys.gone(node), 0), Expect(key, view.at(key)))
                 yield Commit(tests, (Put(keys.gone(node), dump(Gone(self._core.now()))),))
 
     def _settled(self) -> Iterator[Commit]:
-        """Note that a migration's source has had its time: if its guest still runs there too, that is a conflict from now on."""
+        """Note that a migration's source has had its time: if its guest still runs there too, that is a conflict from now on.
+
+        The time is counted here, from when this leader has first seen the report: it was taken in by another service, perhaps, whose clock
+        may be minutes ahead or behind.
+        """
         view, now = self._core.view, self._core.now()
-        latest = now + SETTLING  # none lasts longer: the clock was fast when it was written
-        for key in (*view.due(Report, now, AT_A_TURN), *view.far(Report, latest, AT_A_TURN)):
-            report: Report = view.get(key)
-            settled = report._replace(came_from="", settles=0.0)
-            yield Commit((Expect(key, view.at(key)),), (Put(key, dump(settled)),))
+        there = [(key, view.get(key).settles) for key in view.due(Report, float("inf"), MOST_SETTLING)]
+        self._settling = {each: min(self._settling.get(each, now), now) for each in there}
+        for (key, settles), since in tuple(self._settling.items()):
+            report: Report | None = view.get(key)  # another service may have taken in another one since
+            if now >= since + SETTLING and report is not None and report.settles == settles:
+                settled = report._replace(came_from="", settles=0.0)
+                yield Commit((Expect(key, view.at(key)),), (Put(key, dump(settled)),))
 
     def _forgotten(self) -> Iterator[Commit]:
         """Sweep what is left of nodes that were forgotten."""
