@@ -63,7 +63,7 @@ def add(draft: Draft, part: Part) -> Done:
 
 
 def retire(draft: Draft, part: Part) -> Done:
-    """Let nothing count any more that an authority has signed. ``force``: also while somebody has no certificate by another one."""
+    """Let nothing count any more that an authority has signed. ``force``: also while somebody uses no certificate by another one."""
     key = keys.authority(part.target)
     there: Authority | None = draft.get(key)
     if there is None:
@@ -72,17 +72,20 @@ def retire(draft: Draft, part: Part) -> Done:
         raise Refused("in-use", f"authority {there.id} is the one that signs: netcommon registry authority rotate makes another one first")
     if not forced(part) and (left := _left(draft, there)):
         names = ", ".join(left[:SHOWN]) + (f" and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
-        way = "they go over by themselves, agents within an hour" if _goes_over(draft) else "they cannot go over: its key is lost"
-        what = f"{len(left)} of the latest certificates are by authority {there.id}, of {names}: who has them would be out, and join again"
+        way = "they go over by themselves, agents within two hours" if _goes_over(draft) else "they cannot go over: its key is lost"
+        what = (
+            f"{len(left)} of the latest certificates are by authority {there.id}, or nobody has come by them yet instead of by one that is"
+        )
+        what = f"{what}, of {names}: who has them would be out, and join again"
         raise Refused("in-use", f"{what}; {way}; --force retires it all the same", count=len(left))
     draft.delete(key)
     return Done(200, key, write(there))
 
 
 def _left(draft: Draft, authority: Authority) -> list[str]:
-    """Give whose latest certificate is by an authority, and counts."""
+    """Give whose latest certificate is by an authority, and counts, or is not used yet where the one before is by it."""
     found: list[Holder] = [each for _key, each in sorted(draft.view.all("certificates").items())]
-    by_it = [each for each in found if each.authority == authority.id and not each.revoked and each.until > draft.now]
+    by_it = [each for each in found if authority.id in (each.authority, each.before) and not each.revoked and each.until > draft.now]
     return [f"{each.role} {_called(draft, each)}" for each in by_it]
 
 

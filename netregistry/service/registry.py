@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 from netregistry.core import anybody
 from netregistry.local import Local
 from netregistry.model import keys
-from netregistry.model.codec import Invalid, read
+from netregistry.model.codec import Invalid, dump, read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import JOIN, admitted, refused
+from netregistry.rules.holders import JOIN, admitted, came_over, refused
 from netregistry.rules.nodes import another
 from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
@@ -28,7 +29,7 @@ from netregistry.service.shut_out import MEANWHILE, REVOKING, ShutOut
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
 from netregistry.service.written import Written
-from netregistry.stores.base import Damaged, Unavailable
+from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
@@ -49,6 +50,7 @@ T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
 SIGNING = 0.5  #: seconds for which nodes that are no longer alive by their lease are given another one, before others have their turn
 HELD_UP = 5.0  #: seconds between two looks at what is due, usually one
+AT_ONCE = 50  #: holders who are noted by one commit to have come by their latest certificate
 LETTING_IN = ("authorities", "certificates")  #: what decides on who is let in
 ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
 
@@ -97,6 +99,7 @@ class Registry:
         listings = Listings(passed, token)
         self.issuer = Issuer(self.local, keys)
         self._written, self._shut_out = Written(passed), ShutOut()
+        self._came_over: dict[str, None] = {}  # keys of holders who have come by their latest certificate, which is to be written
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
@@ -138,6 +141,9 @@ class Registry:
         in by that.
         """
         self._written.check(who)
+        if call.action == "authority.retire":
+            with contextlib.suppress(Unavailable, HostRefused):
+                self.note()
         before = self.local.written
         admit = anybody if one is None else partial(self.admit, one)
         ask = partial(self.local.answer, who=who, admit=admit)
@@ -214,6 +220,23 @@ class Registry:
         self.admit(one)
         if not self.issuer.has_signed(one.authority, certificate):
             raise refused("foreign", f"the certificate of {one.role} {one.name} is not signed by the authority that it names: {JOIN}")
+        if came_over(self.local.view, one):
+            self._came_over[keys.certificate(one.role, one.name)] = None
+
+    def note(self) -> None:
+        """Write who has come by his latest certificate, of another authority than the one before. Raises Unavailable.
+
+        An authority is retired by that. Where somebody else has changed a holder meanwhile it is noted when he comes again.
+        """
+        view, found = self.local.view, list(self._came_over)[:AT_ONCE]
+        holders = {key: holder for key in found if (holder := view.get(key)) is not None and holder.before}
+        if holders:
+            tests = tuple(Expect(key, view.at(key)) for key in holders)
+            with contextlib.suppress(Conflict, Unknown):
+                self.store.commit(tests, tuple(Put(key, dump(holder._replace(before=""))) for key, holder in holders.items()))
+            self.local.catch_up()
+        for key in found:
+            del self._came_over[key]
 
     def sift(self) -> None:
         """End the streams of those whose certificates count no more."""
@@ -315,6 +338,7 @@ class Registry:
             self.local.work()
         else:
             self.local.catch_up()
+        self.note()
 
     def keep(self, parts: int = 1, late: float = 0.0) -> None:
         """Let nodes with an open stream stay alive: those first that were kept longest ago. ``parts``: calls that it takes for all.

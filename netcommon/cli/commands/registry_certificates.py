@@ -147,8 +147,8 @@ def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
 def authority_retire(app: App, label: str, force: bool, as_json: bool) -> None:
     """Let nothing count any more that an authority has signed.
 
-    Open streams of such certificates are cut at once. While somebody's latest certificate is by it, that is refused, and says whose:
-    they go over by themselves, unless its key is lost.
+    Open streams of such certificates are cut at once. While somebody's latest certificate is by it, or is not used yet, that is refused,
+    and says whose: they go over by themselves, unless its key is lost.
     """
     as_root(app)
     with client(app) as asked:
@@ -239,7 +239,8 @@ def certificate() -> None:
 def certificate_list(app: App, as_json: bool) -> None:
     """List who has certificates, until when, by which authority.
 
-    STATE foreign: the authority counts no more, nor does the certificate.
+    STATE foreign: the authority counts no more, nor does the certificate. Two authorities: the latest certificate is by the second one, and
+    nobody has come by it yet.
     """
     with client(app) as asked:
         items, revision = whole(asked, "certificates")
@@ -249,7 +250,8 @@ def certificate_list(app: App, as_json: bool) -> None:
         one = item["certificate"]
         ended = one["until"] <= app.clock.wall()
         state = "revoked" if item["revoked"] else "ended" if ended else "foreign" if item.get("foreign") else "counts"
-        return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), one["authority"]
+        by = f"{one['before']}, then {one['authority']}" if one.get("before") else one["authority"]
+        return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), by
 
     show_list(items, revision, ("ROLE", "NAME", "STATE", "UNTIL", "AUTHORITY"), row, as_json, "nobody has a certificate")
 

@@ -278,7 +278,8 @@ def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, autho
     body = {"id": "cccccccc", "fingerprint": "0" * 64, "certificate": "PEM", "cross": "PEM", "until": registry.time + DAY}
     assert registry.refused("authority.add", "", body)["kind"] == "in-use"
     assert registry.refused("authority.retire", "bbbbbbbb")["kind"] == "in-use"
-    registry.do("authority.retire", "aaaaaaaa")
+    assert registry.refused("authority.retire", "aaaaaaaa")["count"] == 1, "nobody has come by the second one"
+    registry.do("authority.retire", "aaaaaaaa", {"force": True})
     assert (reason(registry, first), reason(registry, second)) == ("foreign", "")
 
 
