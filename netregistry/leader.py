@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 AT_ONCE = 100  #: keys deleted by one commit
 AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of quarantines over, requests come in between
 TRIMMED = 10  #: commits that cut the history
+CLOCK_KEPT = 600.0  #: seconds from one writing of since when the clock has gone without a jump to the next
 EVERY = 60.0  #: seconds from one look at the history's length to the next
 FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
 LONGEST_WAIT = 60.0  #: seconds for which nodes are waited for at most, however the clock is set meanwhile
@@ -58,6 +59,7 @@ class Leader:
     def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name
         self._steady = Steady(core.now, passed)
+        self._begun = core.now()
         self._looked = float("-inf")
         self._rest: Rest | None = None
         self._patient = float("-inf")  # until then no node is taken for gone
@@ -75,12 +77,18 @@ class Leader:
 
     def begin(self) -> None:
         """Hold the clock against what is written in the registry."""
-        self._steady.begin(written(self._core.view))
+        view = self._core.view
+        self._steady.begin(written(view), view.get(keys.CLOCK))
 
-    def look(self) -> float:
-        """Look whether the clock has jumped; give by how many seconds, 0 for none. To be done every second or so, whoever leads."""
+    def look(self) -> str:
+        """Look whether the clock has jumped; say so once, "" for no. To be done every second or so, whoever leads."""
         self._steady.look()
         return self._steady.told()
+
+    @property
+    def held(self) -> float:
+        """Give for how many seconds no option or quarantine ends yet, since the clock has jumped; 0: they do."""
+        return self._steady.held(self._core.view.settings.quarantine)
 
     def _wanted(self) -> tuple[str, ...]:
         """Give what there is to be asked for, of what may be done by the clock as it is."""
@@ -124,6 +132,7 @@ class Leader:
         self._rest = None if due or noted else Rest(view, view.revision, began, until)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
+            yield from self._clock_kept(now)
             more = yield from self._trimmed()
             self._looked = float("-inf") if more else now
         if refused is not None:
@@ -208,6 +217,16 @@ class Leader:
         for node, found in left.items():
             for place in range(0, len(found), AT_ONCE):
                 yield Commit((Expect(keys.node(node), 0),), tuple(Delete(key) for key in found[place : place + AT_ONCE]))
+
+    def _clock_kept(self, now: float) -> Work:
+        """Write since when the clock has gone without a jump, now and then: a service that is begun anew goes on from there."""
+        view, clock = self._core.view, self._steady.clock
+        there = view.get(keys.CLOCK)
+        seen = there.seen if there is not None else self._begun
+        if clock is not None and not 0 <= now - seen < CLOCK_KEPT and keys.CLOCK not in view.unreadable:
+            result = yield Commit((Expect(keys.CLOCK, view.at(keys.CLOCK)),), (Put(keys.CLOCK, dump(clock)),))
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
 
     def _trimmed(self) -> Generator[Effect, Result, bool]:
         """Delete the oldest entries of the history: by age and number, and never what a late copy of a request may still ask for.

@@ -70,6 +70,8 @@ def _metrics(figures: Figures, registry: Registry, waiting: int) -> Iterator[_Me
     ends = [each.until for each in view.all("authorities").values()]
     yield _Metric("netregistry_certificate_end_seconds", "gauge", "When the service's certificate ends; 0: none.", figures.until)
     yield _Metric("netregistry_authority_end_seconds", "gauge", "When the last authority ends; 0: none.", max(ends, default=0.0))
+    held = registry.local.leader.held
+    yield _Metric("netregistry_held_seconds", "gauge", "Seconds for which nothing ends by time, since the clock has jumped.", held)
     yield _Metric("netregistry_requests_waiting", "gauge", "Requests that are in line.", waiting)
     yield _Metric("netregistry_work_seconds_total", "counter", "Time in which requests were worked on.", figures.seconds)
     yield _Metric("netregistry_reports_misplaced_total", "counter", "Reports for another node.", registry.misplaced)

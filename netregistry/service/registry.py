@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import tempfile
@@ -199,7 +200,7 @@ class Registry:
         age = self.catch_up()
         self.reader.whose = who.role, who.name or who.origin
         if name == "status":
-            return self.reader.status(self.leads, self.streams.count), age
+            return self.reader.status(self.leads, self.streams.count, math.ceil(self.local.leader.held)), age
         if name in ("abilities", "settings"):
             return getattr(self.reader, name)(), age
         return getattr(self.reader, name)(uuid or wanted), age
@@ -311,9 +312,9 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
-        if ahead := self.local.leader.look():
+        if why := self.local.leader.look():
             what = "ended options and quarantines stay for an hour or so, and nothing old is forgotten for a day"
-            self.log.warning(f"the clock was set by {ahead:+.0f} s: {what}")
+            self.log.warning(f"{why}: {what}")
         if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
             self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
             if isinstance(self.store, SqliteStore):
