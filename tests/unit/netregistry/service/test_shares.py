@@ -52,6 +52,9 @@ def test_a_nodes_sign_of_life_goes_before_who_only_looks(registry: Registry) -> 
     with pytest.raises(Refused):
         streams.open(view, channel("bob"), "")
     own = channel("", incarnation=AGENT)
+    with pytest.raises(Refused, match="epoch"):
+        streams.open(view, own, "another:1")
+    assert not any(each.ended for each in looking), "nobody makes room for a stream that is refused"
     streams.open(view, own, "")
     assert streams.count == 4 and streams.nodes() == {NODES[0]: AGENT}
     assert [bool(each.ended) for each in looking] == [True, False, False, False], "of who has the most, the longest there"
