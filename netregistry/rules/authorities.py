@@ -38,7 +38,7 @@ class NewAuthority(NamedTuple):
 def add(draft: Draft, part: Part) -> Done:
     """Take in another authority, which signs from now on. Those before count until they are retired, or, where it is ``alone``, no more.
 
-    One that was lost is no part of a chain: another one is taken in whatever rotation is under way, and ends that.
+    One that the one before has not signed, since its key is lost, is taken in whatever rotation is under way: it is no part of a chain.
     """
     given = read(NewAuthority, part.body)
     wanted = Authority(given.id, given.fingerprint, given.certificate, given.cross, draft.now, given.until)
@@ -48,7 +48,7 @@ def add(draft: Draft, part: Part) -> Done:
     if not given.alone and len(there) >= (MOST if given.cross else MOST_BEFORE_LOST + 1):
         what = f"{len(there)} authorities count already, and {there[-1].id} signs since {local_time(there[-1].made)}"
         remedy = f"when certificate list shows {there[0].id} no more, retire that: netcommon registry authority retire {there[0].id}"
-        raise Refused("in-use", f"{what}: what was asked for again is done; {remedy}")
+        raise Refused("in-use", f"{what}: a rotation is under way, and another one begins when that is over: {remedy}")
     if wanted.until <= draft.now:
         raise Invalid("until", wanted.until, "a time that is to come: the certificate has ended")
     if there and there[-1].made >= wanted.made:
