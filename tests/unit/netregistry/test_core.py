@@ -73,7 +73,7 @@ def test_ids(registry: Registry) -> None:
     assert stolen.status in (404, 409)
     assert registry.refused("network.add", "", {"name": "x"}, id="13264fb6-0667-415f-9a43-786dc01cbf24")["field"] == "id"
     assert registry.refused("network.add", "", {"name": "x"}, id="x")["field"] == "id"
-    assert registry.refused("network.add", "", {"name": "x"}, id=new_id(registry.time + 400, 1))["field"] == "id"
+    assert registry.refused("network.add", "", {"name": "x"}, id=new_id(registry.time + 400, 1))["kind"] == "outdated"
     registry.do("network.add", "", {"name": "y"}, id=new_id(registry.time + 200, 1))
 
 
