@@ -156,10 +156,10 @@ class Hypervisor:
         self._let_go(vm.interfaces)
         return vm._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in vm.interfaces))
 
-    def stop(self, vm: Vm, ifdown: bool = False) -> Vm:
-        """Let a guest end, if it runs, and clean up after it. ``ifdown``: kvm-ifdown is called for each NIC (doc/design-ifdown.rst).
+    def stop(self, vm: Vm, ifdown: bool = False) -> tuple[Vm, HookFailed | None]:
+        """Let a guest end, if it runs, and clean up after it; give it as it is then, and the last failure of a down, which stops nothing.
 
-        A down that fails stops nothing; raises HookFailed then, in the end.
+        ``ifdown``: kvm-ifdown is called for each NIC (doc/design-ifdown.rst). Raises HostRefused.
         """
         self._by_itself(ifdown)
         before, failed = vm, None
@@ -173,9 +173,7 @@ class Hypervisor:
             except HookFailed as error:
                 failed = error
         self.clean(vm)
-        if failed is not None:
-            raise failed
-        return vm._replace(state="stopped")
+        return vm._replace(state="stopped"), failed
 
     def leave(self, vm: Vm) -> Vm:
         """End the QEMU of a guest that has migrated away. A down that fails is Ganeti's to say, and stops nothing."""
@@ -207,8 +205,11 @@ class Hypervisor:
         self._write_runtime(after)
         return after
 
-    def unplug(self, vm: Vm, uuid: str, ifdown: bool = False) -> Vm:
-        """Take a NIC from a guest that runs. Those behind it move up in Ganeti's list. Raises HookFailed in the end."""
+    def unplug(self, vm: Vm, uuid: str, ifdown: bool = False) -> tuple[Vm, HookFailed | None]:
+        """Take a NIC from a guest that runs; give it as it is then, and the failure of its down, which stops nothing.
+
+        Those behind it move up in Ganeti's list. Raises HostRefused.
+        """
         self._by_itself(ifdown)
         gone = next(each for each in vm.interfaces if each.nic.uuid == uuid)
         kept = (each for each in vm.interfaces if each is not gone)
@@ -218,9 +219,12 @@ class Hypervisor:
         self._write_runtime(after)
         with Folder.make(f"{self._run}/nic/{vm.name}") as folder:
             folder.remove(str(gone.nic.index))
-        if ifdown:
-            self.hook("kvm-ifdown", gone, "false")
-        return after
+        try:
+            if ifdown:
+                self.hook("kvm-ifdown", gone, "false")
+        except HookFailed as error:
+            return after, error
+        return after, None
 
     # -- another process goes on with the node
 

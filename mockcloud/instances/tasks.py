@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
-from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.side import Side, interface
 from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
@@ -164,23 +163,15 @@ class Instances:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
         placed = self.find(name)
         self._whole(placed)
-        try:
-            vm = self._ready(placed.node).stop(placed.vm, ifdown)
-        except HookFailed:  # it has stopped all the same
-            gone = tuple(each._replace(tap="", device=0) for each in placed.vm.interfaces)
-            self._keep(placed.node, placed.vm._replace(state="stopped", pid=0, interfaces=gone))
-            raise
-        placed = self._keep(placed.node, vm)
-        self._after("OP_INSTANCE_SHUTDOWN", vm, placed.node)
+        placed = self._stopped(placed, ifdown)
+        self._after("OP_INSTANCE_SHUTDOWN", placed.vm, placed.node)
         return self._shows(placed)
 
     def reboot(self, name: str) -> Placed:
         """Start an instance again as it was, without what has changed in the registry since. Raises as ``start``."""
-        placed = self._running(name)
-        hypervisor = self._ready(placed.node)
-        vm, began = hypervisor.stop(placed.vm), self._cloud.registry.now
-        self._keep(placed.node, vm)
-        placed = self._keep(placed.node, hypervisor.start(vm))
+        placed = self._stopped(self._running(name))
+        began = self._cloud.registry.now
+        placed = self._keep(placed.node, self._ready(placed.node).start(placed.vm))
         self._after("OP_INSTANCE_REBOOT", placed.vm, placed.node)
         return self._shows(placed, began)
 
@@ -249,14 +240,13 @@ class Instances:
         self._whole(placed)
         if placed.node == target:
             return self.start(name)
-        vm, nodes = placed.vm, [target]
+        nodes = [target]
         if placed.node not in self._cloud.off:
-            vm = self._ready(placed.node).stop(vm)
-            self._keep(placed.node, vm)
-            self._until(lambda: self._lack([each.nic for each in vm.interfaces], placed.node, ("", "stopped")), blind)
+            placed = self._stopped(placed)
+            self._until(lambda: self._lack([each.nic for each in placed.vm.interfaces], placed.node, ("", "stopped")), blind)
             nodes.insert(0, placed.node)
-        self._cloud.vms.keep(target, vm._replace(moves=vm.moves + 1))
-        self._cloud.vms.forget(placed.node, vm.uuid)
+        self._cloud.vms.keep(target, placed.vm._replace(moves=placed.vm.moves + 1))
+        self._cloud.vms.forget(placed.node, placed.vm.uuid)
         there = self.start(name)
         self._after("OP_INSTANCE_FAILOVER", there.vm, *nodes)
         return self._shows(there)
@@ -297,11 +287,14 @@ class Instances:
         kept = [each for each in placed.vm.interfaces if each is not gone]
         after = placed.vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
         self._registry.gone(f"nics/{gone.nic.uuid}")
+        failed = None
         if placed.vm.runs:
-            after = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
+            after, failed = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
+        placed = self._keep(placed.node, after)
         for each in after.interfaces:
             self._registry.patch(each.nic.uuid, {"index": each.nic.index})
-        placed = self._keep(placed.node, after)
+        if failed is not None:
+            raise failed
         self._after("OP_INSTANCE_SET_PARAMS", placed.vm, placed.node)
         self._until(lambda: f"{gone.nic.uuid} is {state}" if (state := self._state(gone.nic.uuid)) else "")
         return self._shows(placed)
@@ -347,6 +340,14 @@ class Instances:
         """Let Ganeti's hook run on nodes after an operation."""
         for node in nodes:
             self._ready(node).after(code, vm)
+
+    def _stopped(self, placed: Placed, ifdown: bool = False) -> Placed:
+        """Let an instance end where it is, and keep that: also where a down has failed, which is raised then (HookFailed). Raises HostRefused."""
+        vm, failed = self._ready(placed.node).stop(placed.vm, ifdown)
+        placed = self._keep(placed.node, vm)
+        if failed is not None:
+            raise failed
+        return placed
 
     def _keep(self, node: str, vm: Vm) -> Placed:
         self._cloud.vms.keep(node, vm)
