@@ -229,16 +229,32 @@ class Hypervisor:
     # -- another process goes on with the node
 
     def resume(self, vms: Iterable[Vm]) -> None:
-        """Let the guests of a node be there again, with their processes and taps, as they were when another process ended."""
+        """Let the guests of a node be there again, with their processes and taps, as they were when another process ended.
+
+        Raises HostRefused where one has the device or the process of another: somebody has edited its file.
+        """
+        running = [vm for vm in vms if vm.runs]
+        self._distinct(running)
         for name in os.listdir(self._proc):  # of processes that the other one was in the middle of starting or ending
             if name.isdigit():
                 self._forget_process(int(name))
-        for vm in vms:
-            if vm.runs:
-                for each in vm.interfaces:
-                    self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
-                self._write_process(vm)
+        for vm in running:
+            for each in vm.interfaces:
+                self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
+            self._write_process(vm)
         self._node.resume()
+
+    def _distinct(self, running: Iterable[Vm]) -> None:
+        with self._node.inside:
+            links = self._node.machine.view().links()
+        taken: set[str | int] = {*(link.name for link in links), *(link.index for link in links)}
+        processes = set[int]()
+        for vm in running:
+            devices: set[str | int] = {*(each.tap for each in vm.interfaces), *(each.device for each in vm.interfaces)}
+            if twice := [str(each) for each in (*sorted(devices & taken, key=str), *({vm.pid} & processes))]:
+                raise HostRefused(f"{vm.name} has the device or process of another: {', '.join(twice)}", "put its file back, or remove it")
+            taken |= devices
+            processes.add(vm.pid)
 
     # -- taps and calls
 

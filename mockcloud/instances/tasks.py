@@ -12,6 +12,7 @@ from mockcloud import stored, sysinfo
 from mockcloud.instances.side import Side, interface
 from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
+from netregistry.client import Problem
 from netregistry.model.codec import read, write
 from netregistry.model.nic import Nic
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from mockcloud.cloud import MockCloud
     from mockcloud.hypervisor import Hypervisor
+    from mockcloud.stored import State
 
 T = TypeVar("T")
 SECONDS = 5.0  #: until the registry shows what was done
@@ -110,7 +112,7 @@ class Instances:
     # -- from nothing, and back
 
     def create(self, name: str, node: str, nics: Sequence[Mapping[str, str]], tags: Sequence[str] = ()) -> Placed:
-        """Make an instance that is stopped. Raises NicInvalid, HostRefused, Problem."""
+        """Make an instance that is stopped; one that is refused leaves nothing. Raises NicInvalid, HostRefused, Problem."""
         if not NAME.fullmatch(name) or ".." in name:
             raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
         if len(nics) > MOST_NICS:
@@ -121,10 +123,22 @@ class Instances:
             raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
         networks = self._registry.networks()
         bodies = [self._registry.body(each, networks) for each in nics]
+        if there is not None:  # a call that was cut off has made NICs, which may be others than these
+            self._unmade(there)
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
-        self._cloud.vms.keep(node, vm)
-        made = [self._registry.nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
+        begun = self._keep(node, vm)
+        try:
+            made = [self._registry.nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
+        except Problem:
+            self._unmade(begun)
+            raise
         return self._keep(node, vm._replace(state="stopped", interfaces=tuple(interface(each, networks) for each in made)))
+
+    def _unmade(self, placed: Placed) -> None:
+        """Undo the creation of an instance that has never run. Raises Problem."""
+        for number in range(placed.vm.numbers):
+            self._registry.gone(f"nics/{nic_uuid(placed.vm.name, number)}")
+        self._cloud.vms.forget(placed.node, placed.vm.uuid)
 
     def delete(self, name: str) -> None:
         """Delete an instance, stopping it first. Raises NicInvalid, HostRefused, Problem, NotShown."""
@@ -169,9 +183,15 @@ class Instances:
 
     def reboot(self, name: str) -> Placed:
         """Start an instance again as it was, without what has changed in the registry since. Raises as ``start``."""
-        placed = self._stopped(self._running(name))
+        placed = self.find(name)
+        if placed.vm.state != "rebooting":  # a call that was killed has stopped it
+            placed = self._stopped(self._running(name), then="rebooting")
         began = self._cloud.registry.now
-        placed = self._keep(placed.node, self._ready(placed.node).start(placed.vm))
+        try:
+            placed = self._keep(placed.node, self._ready(placed.node).start(placed.vm))
+        except NetcommonError:
+            self._keep(placed.node, placed.vm._replace(state="stopped"))
+            raise
         self._after("OP_INSTANCE_REBOOT", placed.vm, placed.node)
         return self._shows(placed, began)
 
@@ -341,10 +361,10 @@ class Instances:
         for node in nodes:
             self._ready(node).after(code, vm)
 
-    def _stopped(self, placed: Placed, ifdown: bool = False) -> Placed:
-        """Let an instance end where it is, and keep that: also where a down has failed, which is raised then (HookFailed). Raises HostRefused."""
+    def _stopped(self, placed: Placed, ifdown: bool = False, then: State = "stopped") -> Placed:
+        """Let an instance end where it is; ``then``: its state. Raises HookFailed for a down, and it has stopped; HostRefused."""
         vm, failed = self._ready(placed.node).stop(placed.vm, ifdown)
-        placed = self._keep(placed.node, vm)
+        placed = self._keep(placed.node, vm if failed is not None else vm._replace(state=then))
         if failed is not None:
             raise failed
         return placed

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import always
 from mockcloud.invariants import fitting as wrong
-from mockcloud.sysinfo import NEW, OLD
+from mockcloud.sysinfo import NEW, OLD, node_uuid
 from tests.support.instance_history import PAIR, prepare
 
 FIRST, SECOND = node_uuid(1), node_uuid(2)
