@@ -276,12 +276,12 @@ class Core:
 
         Who asks chooses the id: what he does must not stand where the history is cut next, or far from when he has done it.
         The floor is a time that is not yet where the history was cut while the clock was fast: requests are made behind it until then.
+        Each refusal says it as it is now: who was told another one by a clock that is right again makes the request anew.
         """
-        at = made(call.id)
+        at, floor = made(call.id), max(self.view.ledger.floor, int(self.moment * 1000) - BACK)
         if at > self.moment * 1000 + EARLY:
-            detail = f"the request was made at {local_time(at / 1000)}, which is not yet: set the clocks of both sides"
-            raise Refused("invalid", detail, field="id")
-        floor = max(self.view.ledger.floor, int(self.moment * 1000) - BACK)
+            detail = f"the request was made at {local_time(at / 1000)}, which is not yet: make it anew, or set the clocks of both sides"
+            raise Refused("outdated", detail, id=call.id, floor=floor)
         if at > floor:
             return
         found = cast("Found", (yield Read(keys.history(call.id))))

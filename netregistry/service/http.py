@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
-_ASKING: ContextVar[tuple[str, str]] = ContextVar("asking", default=("", ""))  # whose request a task is working on
+KEPT = 16  #: of the requests that may be in line, those that others than this machine's own do not get
+_ASKING: ContextVar[tuple[str, str, bool]] = ContextVar("asking", default=("", "", False))  # whose request a task does; over TLS: True
 ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
 
 
@@ -77,7 +78,7 @@ class Service:
         self._document = _encoded(document(version))  # it takes milliseconds to make
         self._bodies = Bodies(limits.body, limits.receiving)
         self._copying = asyncio.Lock()
-        self.waiting = 0  #: requests that wait their turn
+        self.waiting = 0  #: requests that are in line
         self._rate, self._gate = Rate(limits, time.monotonic), Gate(limits.each)
         self.figures = Figures(TurnedAway(time.monotonic, registry.log))
         self.stopping = False
@@ -98,16 +99,19 @@ class Service:
     async def turn(self, work: Callable[..., T], *given: Any, own: bool = False) -> T:
         """Do something with the registry when it is its turn. ``own``: the service's own work, however many wait. Raises Refused.
 
-        What one identity asks for comes by few at once: however much that is, it takes little of the others' time.
+        What one identity asks for comes by few at once: however much that is, it takes little of the others' time, nor of the line: what
+        waits for its own identity's place is not in that yet.
         """
-        if self.waiting >= self._limits.waiting and not own:
-            raise Refused("too-many", f"{self.waiting} requests are waiting: try again in a moment", retry_after=1)
-        self.waiting += 1
-        try:
-            async with contextlib.nullcontext() if own else self._gate.through(_ASKING.get()):
+        asking = _ASKING.get()
+        most = self._limits.waiting - (KEPT if asking[2] else 0)
+        async with contextlib.nullcontext() if own else self._gate.through(asking):
+            if self.waiting >= most and not own:
+                raise Refused("too-many", f"{self.waiting} requests are waiting: try again in a moment", retry_after=1)
+            self.waiting += 1
+            try:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work, given)
-        finally:
-            self.waiting -= 1
+            finally:
+                self.waiting -= 1
 
     async def admitted(self, one: Credential | None, work: Callable[..., T], *given: Any) -> T:
         """Do something for who asks by a certificate when it is his turn (``turn``). Raises Refused where that counts no more by then.
@@ -213,7 +217,7 @@ class Service:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
         self._rate.count(who, one.serial if one is not None else "")
-        _ASKING.set((who.role, who.name or network(who.origin)))
+        _ASKING.set((who.role, who.name or network(who.origin), _of(request).secured))
         if one is not None and not (connection := _of(request)).recognised:
             await self.turn(self.registry.recognise, one, connection.encoded)
             if not connection.recognised:

@@ -113,6 +113,18 @@ def test_who_joins_again_has_one_certificate(registry: Registry, authority: str)
     assert [reason(registry, grant) for grant in grants.values()] == ["revoked", "", "", ""]
 
 
+def test_a_token_that_was_made_while_the_clock_was_fast_is_no_better_than_another(registry: Registry, authority: str) -> None:
+    """By one of a clock that was a hundred days ahead somebody joined for as long after it was right again."""
+    registry.time += 100 * DAY
+    token(registry)
+    registry.time -= 100 * DAY
+    assert registry.refused("certificate.join", "", joining(), NEWCOMER)["reason"] == "token-late"
+    registry.time += 300
+    token(registry, "22222222")
+    registry.time -= 300  # as far as clocks may be apart
+    registry.do("certificate.join", "", joining("22222222"), NEWCOMER)
+
+
 def test_renewed_and_revoked(registry: Registry, authority: str) -> None:
     token(registry)
     first = registry.do("certificate.join", "", joining(), NEWCOMER)

@@ -400,6 +400,23 @@ def test_a_registry_whose_clock_was_fast_is_asked_by_its_time(service: Served) -
     assert said.status == 200 and made(said.headers["Idempotency-Key"]) > floor
 
 
+def test_who_has_asked_while_the_registrys_clock_was_fast_is_heard_when_it_is_right_again(service: Served) -> None:
+    """It was told a time that is not yet, and made each request behind that: until it was begun anew nothing that it asked for was done."""
+    blue, client, core = network(service), service.client(), service.service.registry.local.core
+    core.now = lambda: time.time() + 10 * 86400
+    assert client.change("PATCH", f"networks/{blue}", {"mtu": 1400}).body["mtu"] == 1400
+    assert client.moment > time.time() + 86400
+    core.now = time.time
+    with pytest.raises(Problem) as refused:
+        client.change("PATCH", f"networks/{blue}", {"mtu": 1300}, key=new_id(client.moment, 1))
+    assert refused.value.kind == "outdated" and client.moment < time.time() + 1, "who chooses the ids knows"
+    client.change("PATCH", f"networks/{blue}", {"mtu": 1500})
+    core.now = lambda: time.time() + 10 * 86400
+    client.change("PATCH", f"networks/{blue}", {"mtu": 1400})
+    core.now = time.time
+    assert client.change("PATCH", f"networks/{blue}", {"mtu": 1500}).body["mtu"] == 1500, "and asks anew by itself"
+
+
 def test_an_entry_of_the_history_that_cannot_be_read_hides_no_other(service: Served) -> None:
     blue = network(service)
     said = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1400}, If_Match="*")
