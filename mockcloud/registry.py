@@ -5,15 +5,14 @@ Or reach the service of one, which is a process of its own.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.limits import let_open
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
@@ -94,10 +93,7 @@ class ServedRegistry(Reached):
     def __init__(self, scheduler: RealTime, path: str) -> None:
         if not served(path):
             raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != hard:
-            with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
-                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        let_open()
         self.wire = Sockets(scheduler, path)
         self._path, self._operator = path, Client(path, "operator:root")
         self._loop = scheduler.loop()

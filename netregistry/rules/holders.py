@@ -33,7 +33,7 @@ class Renewing(NamedTuple):
 
     key: Digest
     serial: Serial
-    authority: str = ""
+    authority: str
 
 
 class Whose(NamedTuple):
@@ -119,7 +119,9 @@ def renew(draft: Draft, part: Part) -> Done:
     what = f"the certificate of {who.role} {who.name}"
     _unrevoked(draft.get(keys.certificate(who.role, who.name)), what, wanted.serial, draft.now)  # in this commit: it may be on its way
     signs = signing(draft.view, draft.now)
-    if not signs.cross and wanted.authority != signs.id and len(authorities(draft.view, draft.now)) > 1:
+    if wanted.authority not in {each.id for each in authorities(draft.view, draft.now)}:
+        raise refused("foreign", f"{what} is of an authority that does not count here, or no more: it joins again: {JOIN}")
+    if not signs.cross and wanted.authority != signs.id:
         # the key of the one before is lost, perhaps to somebody who signs by it what he likes
         raise refused("foreign", f"{what} is of an authority whose key is lost, and {signs.id} signs now: it joins again: {JOIN}")
     grant = granted(draft, who.role, named(who.role, who.name), voids=False)  # type: ignore[arg-type]

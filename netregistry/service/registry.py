@@ -6,11 +6,13 @@ import os
 import secrets
 import tempfile
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
+from netregistry.core import anybody
 from netregistry.local import Local
 from netregistry.model import keys
-from netregistry.model.codec import read
+from netregistry.model.codec import Invalid, read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.rules.holders import JOIN, admitted, refused
@@ -22,7 +24,7 @@ from netregistry.service.index import Index
 from netregistry.service.issuing import Issuer
 from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
-from netregistry.service.shut_out import MEANWHILE, ShutOut
+from netregistry.service.shut_out import MEANWHILE, REVOKING, ShutOut
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
 from netregistry.service.written import Written
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from netregistry.model.certificate import Credential
     from netregistry.request import Call, Response
+    from netregistry.service.issuing import Ask
     from netregistry.service.limits import Limits
     from netregistry.service.queries import Answer as Shown
     from netregistry.stores.base import Batch, Store
@@ -126,22 +129,50 @@ class Registry:
         """Let one more hear what the view takes in; it was made of the view as it is."""
         self._parts = (*self._parts, part)
 
-    def answer(self, call: Call, who: Identity, how: Callable[[], Response] | None = None) -> Response:
-        """Answer a request that changes something, or let ``how`` do so. Raises Refused, Invalid; Unavailable without the store.
+    def answer(self, call: Call, who: Identity, one: Credential | None = None, how: Callable[[Ask], Response] | None = None) -> Response:
+        """Answer a request that changes something. Raises Refused, Invalid; Unavailable without the store.
 
-        A revocation that the store does not take holds on this service all the same: who fills a store must not stay in by that.
+        ``one``: the certificate of who asks, which is to count when the request is done; ``how``: asks for what else belongs to it.
+
+        A revocation that the store does not take, or does not answer, holds on this service all the same: who fills a store must not stay
+        in by that.
         """
         self._written.check(who)
         before = self.local.written
+        admit = anybody if one is None else partial(self.admit, one)
+        ask = partial(self.local.answer, who=who, admit=admit)
         try:
-            return how() if how is not None else self.local.answer(call, who)
+            if how is None:
+                response = ask(call)
+            else:
+                admit()  # before anything else of it is looked at
+                response = how(ask)
         except (Unavailable, HostRefused) as error:
-            if who.role != "operator" or not self._shut_out.revoke(call, self.local.core.now()):
+            if not self._held(call, who):
                 raise
-            self.sift()
-            raise Refused("unavailable", f"{error}; {MEANWHILE}") from None
+            raise Refused("unavailable", f"{error}; nothing of it is written: {MEANWHILE}") from None
         finally:
             self._written.charge(who, self.local.written - before)
+        if response.status != 503:
+            self._shut_out.answered(call)
+        elif self._held(call, who):
+            return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
+        return response
+
+    def _held(self, call: Call, who: Identity) -> bool:
+        """Shut out whom a request revokes that the store has not taken; tell whether it does.
+
+        What the rules refuse, by what was known last, shuts nobody out.
+        """
+        if call.dry_run or call.action not in REVOKING:
+            return False
+        try:
+            held = self._shut_out.hold(call, self.local.core.planned(call, who))
+        except (Refused, Invalid):
+            return False
+        if held:
+            self.sift()
+        return held
 
     def catch_up(self) -> float:
         """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""

@@ -59,6 +59,12 @@ class Wire:
         self.asked = 0  #: requests that came to the registry
         self.chance = chance
 
+    def forget(self, node: str) -> None:
+        """Let nothing be wrong with a node that is there no more."""
+        self.cut.pop(node, None)
+        self.lacks.pop(node, None)
+        self.dead.discard(node)
+
     def later(self) -> float:
         """Give how long something is on its way (seconds)."""
         return self.chance.uniform(*LATENCY) + (self.chance.uniform(0.0, self.slow) if self.slow else 0.0)
