@@ -15,7 +15,7 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
-from mockcloud.hardware import PROFILES, Admin, External, build, taken
+from mockcloud.hardware import OWN, PROFILES, Admin, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry, once
@@ -83,7 +83,8 @@ class MockCloud:
         self._admins = False  #: the registry has the network of all nodes
         self.vms = stored.Places(self.root)  #: files of instances
         self.watcher = SharedWatcher()
-        self.scheduler, self.registry = self._reach(seed, before.later)
+        # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
+        self.scheduler, self.registry = self._reach(f"{seed} {before.starts}" if before.starts else seed, before.later)
         self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
@@ -93,7 +94,7 @@ class MockCloud:
         self._loop = self.scheduler.loop()
         self._keep()
 
-    def _reach(self, seed: int, later: float) -> tuple[Scheduler, Reached]:
+    def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
         if self.service:
             real = RealTime(seed)
@@ -172,7 +173,7 @@ class MockCloud:
             self.registry.remember(made, hostname, paths)  # an earlier call was cut off
         external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
         sort = self._sort
-        admin = self._own(made, hostname, "admin", ADMINS)
+        admin = self._own(made, hostname, OWN, ADMINS)
         found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
         self._others()
@@ -182,7 +183,7 @@ class MockCloud:
         """Let the registry give out the MAC and the address of a NIC of a node's own, once."""
         client = self.registry.client()
         wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
-        if name == "admin" and not self._admins:
+        if name == OWN and not self._admins:
             once(client, "networks", ADMINS)
             self._admins = True
         nic = once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
@@ -291,7 +292,7 @@ class MockCloud:
         """Do the rest of a deletion, as often as one likes."""
         client = self.registry.client()
         mastered = [f"nics/{each['nic']['uuid']}" for each in client.all("nics", master=f"node:{node}")]
-        own = [f"nics/{own_uuid(node, name)}" for name in ("admin", *self.external)]
+        own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
         own += [f"nics/{stored.nic_uuid(vm.name, number)}" for vm in self._its_own(node) for number in range(vm.numbers)]
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
@@ -481,7 +482,7 @@ class MockCloud:
 
 
 def own_uuid(node: str, name: str) -> str:
-    """Give the UUID of a NIC of a node's own, "admin" or one in a network."""
+    """Give the UUID of a NIC of a node's own, OWN or one in a network."""
     return str(uuid.uuid5(uuid.UUID(node), name))
 
 

@@ -8,7 +8,7 @@ import uuid as uuids
 from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.hardware import ADMIN, PROFILES, Admin, External, taken
+from mockcloud.hardware import ADMIN, OWN, PROFILES, Admin, External, taken
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.folder import Folder
@@ -68,7 +68,7 @@ class Sysinfo(NamedTuple):
         """Give what the file says; ``System Type`` tells everybody that nothing can really run there."""
         profile = PROFILES[self.profile]
         interfaces = {uplink: {"Link Status": "up", "Bridge": bridge} for bridge, uplink in profile.bridges.items()}
-        own = {ADMIN: _own(self.admin, "admin"), **{each.name: _own(each.own, each.name) for each in self.external}}
+        own = {ADMIN: _own(self.admin, OWN), **{each.name: _own(each.own, each.name) for each in self.external}}
         return {
             "System Type": VIRTUAL,
             "UUID": self.uuid,

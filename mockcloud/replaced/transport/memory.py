@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from mockcloud.replaced.transport.session import DEAF, Stream
+from netagent.dispatcher import tell
 from netagent.sync.messages import Failure
 from netagent.sync.session import SECONDS, failure_of
 from netregistry.client import Answer, Asker, Problem, Question
@@ -103,6 +104,10 @@ class Client(Asker):
             said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
             raise _problem(error) from None
+        except Exception as error:  # of the registry's own code
+            tell(registry.log, f"{question.method} {question.target}", error)
+            text = f"the service has a fault, and its log says which: {type(error).__name__}"
+            raise Problem(Refused("fault", text).problem()) from None
         return Answer(json.loads(json.dumps(said)), revision)
 
     def close(self) -> None:
