@@ -463,13 +463,10 @@ def _sharer(node: Node, operation: Operation, key: str, record_key: str) -> list
         except RecordTooNew:
             return [other]
         now = record is None or record.boot == node.identity.boot
-        if now and (record is None or any(_same(operation, theirs) and key in theirs.shared() for theirs in decode(record)[0])):
+        wanted = operation.KIND, operation.identity()
+        if now and (record is None or any((one.KIND, one.identity()) == wanted and key in one.shared() for one in decode(record)[0])):
             return [other]
     return []
-
-
-def _same(operation: Operation, theirs: Operation) -> bool:
-    return theirs.KIND == operation.KIND and theirs.identity() == operation.identity()
 
 
 def drift(view: View, operations: Iterable[Operation], known: Known | None = None, strict: bool = False) -> list[tuple[Operation, str]]:
@@ -496,11 +493,8 @@ def drift(view: View, operations: Iterable[Operation], known: Known | None = Non
 def _differs(view: View, operation: Operation, strict: bool) -> str:
     try:
         return operation.differs(view)
-    except TryAgain:
-        raise
-    except NetcommonError as error:
-        if strict:
-            raise
-        return f"cannot be told: {error}"
     except Exception as error:  # whatever a damaged record made of it: the others are looked at all the same
-        return f"cannot be told: {type(error).__name__}: {error}"
+        told = isinstance(error, NetcommonError)
+        if isinstance(error, TryAgain) or (told and strict):
+            raise
+        return f"cannot be told: {error if told else f'{type(error).__name__}: {error}'}"
