@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from mockcloud.replaced.transport.session import DEAF, Stream
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mockcloud.replaced.scheduler import NodeLoop
     from mockcloud.replaced.transport.session import At, Crowded, Tell, Then
+    from netcommon.log import Log
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
@@ -105,7 +106,7 @@ class Client(Asker):
         except NetcommonError as error:
             raise _problem(error) from None
         except Exception as error:  # of the registry's own code
-            tell(registry.log, f"{question.method} {question.target}", error)
+            tell(cast("Log", registry.log), f"{question.method} {question.target}", error)
             text = f"the service has a fault, and its log says which: {type(error).__name__}"
             raise Problem(Refused("fault", text).problem()) from None
         return Answer(json.loads(json.dumps(said)), revision)
