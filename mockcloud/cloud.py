@@ -15,13 +15,13 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
-from mockcloud.hardware import PROFILES, Admin, External, build, taken
+from mockcloud.hardware import OWN, PROFILES, Admin, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry, once
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, known
+from mockcloud.sysinfo import SERVERS, TREE, UUIDS, Sort, Sysinfo, hostname_of, known, node_uuid
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from mockcloud.stored import Vm
     from netcommon.host.simulated.host import MemoryHost
 
-NAMESPACE = uuid.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which UUIDs of nodes are made
 OUI = "02:4d:43"  #: of admin NICs: locally administered
-ADMINS = {"uuid": str(uuid.uuid5(NAMESPACE, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
+ADMINS = {"uuid": str(uuid.uuid5(UUIDS, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
 CLUSTER = "mock"  #: that its nodes and instances are of
 VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
@@ -83,9 +82,9 @@ class MockCloud:
         self._starts, self.external = before.starts + 1, before.external
         self._admins = False  #: the registry has the network of all nodes
         self.vms = stored.Places(self.root)  #: files of instances
-        self._places: dict[str, list[str]] | None = None  #: where files of instances were when the first agent was started
         self.watcher = SharedWatcher()
-        self.scheduler, self.registry = self._reach(seed, before.later)
+        # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
+        self.scheduler, self.registry = self._reach(f"{seed} {before.starts}" if before.starts else seed, before.later)
         self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
@@ -95,7 +94,7 @@ class MockCloud:
         self._loop = self.scheduler.loop()
         self._keep()
 
-    def _reach(self, seed: int, later: float) -> tuple[Scheduler, Reached]:
+    def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
         if self.service:
             real = RealTime(seed)
@@ -126,8 +125,10 @@ class MockCloud:
         state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service))
         self.external = external
 
-    def _room(self, depth: str = TREE) -> limits.Room:
-        return limits.room(self.root, sockets=limits.SOCKETS if self.service else 0, depth=depth)
+    def _fits(self, number: int, there: int, depth: str = TREE, running: int = 0) -> None:
+        """Raise HostRefused where this machine cannot hold so many nodes, ``there`` of which are on disk, and ``running`` run."""
+        sockets = limits.SOCKETS if self.service else 0
+        limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running))
 
     def _others(self) -> None:
         """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""
@@ -139,26 +140,28 @@ class MockCloud:
     def create(self, number: int, **sort: Any) -> list[Sysinfo]:
         """Make so many nodes more, under the numbers behind the last one, but for those of refused folders. Raises HostRefused, Problem.
 
+        What is left of a call that was killed, one that has made or deleted nodes, goes first.
         More than this machine can hold are refused before the first is made. ``sort``: fields of mockcloud.sysinfo.Sort.
         """
         self._sort = known(self._sort._replace(**sort))
+        self.sweep()
         tree = sysinfo.look(self.root)
-        limits.check(len(tree.nodes) + number, len(tree.nodes), self._room(self._sort.depth))
+        self._fits(len(tree.nodes) + number, len(tree.nodes), self._sort.depth, len(self.nodes))
         free = count(tree.nodes[-1].number + 1 if tree.nodes else 1)
         return [self._made(each) for each in islice((each for each in free if node_uuid(each) not in tree.refused), number)]
 
     def count(self, number: int, **sort: Any) -> Counted:
         """Let there be so many nodes: new ones are made, or those of the highest numbers deleted. Raises HostRefused, Problem."""
+        self.sweep()
         there = sysinfo.look(self.root).nodes
         if number < len(there):
             self.delete(each.uuid for each in there[number:])
         else:
             self.create(number - len(there), **sort)
-        self.sweep()
         return self.counted()
 
     def _made(self, number: int) -> Sysinfo:
-        made, hostname = node_uuid(number), f"mock{number}"
+        made, hostname = node_uuid(number), hostname_of(number)
         with Folder.make(f"{self.root}/{SERVERS}/{made}"):
             pass
         paths = _paths(self.root, made)
@@ -170,7 +173,7 @@ class MockCloud:
             self.registry.remember(made, hostname, paths)  # an earlier call was cut off
         external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
         sort = self._sort
-        admin = self._own(made, hostname, "admin", ADMINS)
+        admin = self._own(made, hostname, OWN, ADMINS)
         found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
         self._others()
@@ -180,7 +183,7 @@ class MockCloud:
         """Let the registry give out the MAC and the address of a NIC of a node's own, once."""
         client = self.registry.client()
         wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
-        if name == "admin" and not self._admins:
+        if name == OWN and not self._admins:
             once(client, "networks", ADMINS)
             self._admins = True
         nic = once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
@@ -193,6 +196,8 @@ class MockCloud:
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
                 folder.remove(sysinfo.NAME)
             self._forget(each)
+            self.off.pop(each, None)  # a node that is made under its number later is another one
+            self.registry.wire.forget(each)
             self._others()
 
     # -- NICs of the nodes' own
@@ -258,7 +263,7 @@ class MockCloud:
         client = self.registry.client()
         there = [each["network"] for each in client.all("networks", name=name)]
         if not there:
-            made = {"uuid": str(uuid.uuid5(NAMESPACE, f"network {name}")), "name": name, "mac_prefix": OUI, **fields}
+            made = {"uuid": str(uuid.uuid5(UUIDS, f"network {name}")), "name": name, "mac_prefix": OUI, **fields}
             there = [client.change("POST", "networks", made).body]
         found: dict[str, Any] = there[0]
         for field, value in fields.items():
@@ -287,7 +292,7 @@ class MockCloud:
         """Do the rest of a deletion, as often as one likes."""
         client = self.registry.client()
         mastered = [f"nics/{each['nic']['uuid']}" for each in client.all("nics", master=f"node:{node}")]
-        own = [f"nics/{own_uuid(node, name)}" for name in ("admin", *self.external)]
+        own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
         own += [f"nics/{stored.nic_uuid(vm.name, number)}" for vm in self._its_own(node) for number in range(vm.numbers)]
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
@@ -321,10 +326,10 @@ class MockCloud:
         Raises HostRefused where this machine cannot hold them.
         """
         only = None if wanted is None else frozenset(wanted)
-        nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only]
-        limits.check(len(nodes), len(nodes), self._room())
+        nodes = [each for each in sysinfo.look(self.root).nodes if only is None or each.uuid in only or each.uuid in self.nodes]
+        self._fits(len(nodes), len(nodes), running=len(self.nodes))
         if deep := [each for each in nodes if each.depth != TREE]:
-            limits.check(len(deep), len(deep), self._room(deep[0].depth))
+            self._fits(len(deep), len(deep), deep[0].depth, sum(each.uuid in self.nodes for each in deep))
             limits.let_open()
         spread = max(len(nodes) / AT_ONCE, 1.0) if self.service else 1.0
         for each in nodes:
@@ -339,6 +344,7 @@ class MockCloud:
 
     def _start(self, one: Sysinfo, spread: float = 1.0) -> None:
         """Put a node together as it was when another process ended, and start its agent at a moment by chance within ``spread`` seconds."""
+        sysinfo.inside(self.root, one.uuid)
         boot = stored.counters(self.root, one.uuid).boot
         host = self._host(one, f"boot-{boot}")
         given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
@@ -360,13 +366,10 @@ class MockCloud:
 
     def _settled(self, node: str, hypervisor: Hypervisor) -> list[Vm]:
         """Give the instances of a node. Those that are another's by now go, and those whose way here was cut off."""
-        if self._places is None:
-            self._places = stored.everywhere(self.root)
         found = []
         for vm in stored.of_node(self.root, node)[0]:
-            others = [
-                other for place in self._places.get(vm.uuid, ()) if place != node and (other := stored.kept(self.root, place, vm.uuid))
-            ]
+            places = self.vms.places().get(vm.uuid, ())
+            others = [other for place in places if place != node and (other := stored.kept(self.root, place, vm.uuid))]
             if vm.state == "incoming" or any(other.moves > vm.moves and other.state != "incoming" for other in others):
                 hypervisor.clean(vm)
                 self.vms.forget(node, vm.uuid)
@@ -427,6 +430,7 @@ class MockCloud:
         """Switch a node on that has crashed: another boot, nothing in /run and /proc, and its agent starts. Raises HostRefused."""
         if node not in self.off:
             raise HostRefused(f"node {node!a:.80} has not crashed", "crash it first")
+        sysinfo.inside(self.root, node)
         del self.off[node]
         for path in (f"{self.root}/{SERVERS}/{node}/{name}" for name in VOLATILE):
             shutil.rmtree(path, ignore_errors=True)
@@ -434,7 +438,6 @@ class MockCloud:
         self.registry.wire.dead.discard(node)
         one = sysinfo.read(self.root, node)
         if one is not None:
-            self._places = None
             self._start(one)
 
     def close(self) -> None:
@@ -478,13 +481,8 @@ class MockCloud:
         return {each["node"]["uuid"]: each for each in self.registry.client().all("nodes", kind="virtual")}
 
 
-def node_uuid(number: int) -> str:
-    """Give the UUID of the node of a number."""
-    return str(uuid.uuid5(NAMESPACE, f"node {number}"))
-
-
 def own_uuid(node: str, name: str) -> str:
-    """Give the UUID of a NIC of a node's own, "admin" or one in a network."""
+    """Give the UUID of a NIC of a node's own, OWN or one in a network."""
     return str(uuid.uuid5(uuid.UUID(node), name))
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ADMIN = "eth0"  #: the device of a node's own NIC
+OWN = "admin"  #: what that NIC is called in the registry
 FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp")
 
 
@@ -72,6 +73,8 @@ def taken(name: str) -> str:
     """Say which nodes have a device of the name, "" for none."""
     if name in ("lo", ADMIN):
         return "every node has one"
+    if name == OWN:
+        return f"the NIC behind {ADMIN} is called so"
     return next(
         (
             f"nodes of the profile {one} have one"

@@ -156,10 +156,10 @@ class Hypervisor:
         self._let_go(vm.interfaces)
         return vm._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in vm.interfaces))
 
-    def stop(self, vm: Vm, ifdown: bool = False) -> Vm:
-        """Let a guest end, if it runs, and clean up after it. ``ifdown``: kvm-ifdown is called for each NIC (doc/design-ifdown.rst).
+    def stop(self, vm: Vm, ifdown: bool = False) -> tuple[Vm, HookFailed | None]:
+        """Let a guest end, if it runs, and clean up after it; give it as it is then, and the last failure of a down, which stops nothing.
 
-        A down that fails stops nothing; raises HookFailed then, in the end.
+        ``ifdown``: kvm-ifdown is called for each NIC (doc/design-ifdown.rst). Raises HostRefused.
         """
         self._by_itself(ifdown)
         before, failed = vm, None
@@ -173,9 +173,7 @@ class Hypervisor:
             except HookFailed as error:
                 failed = error
         self.clean(vm)
-        if failed is not None:
-            raise failed
-        return vm._replace(state="stopped")
+        return vm._replace(state="stopped"), failed
 
     def leave(self, vm: Vm) -> Vm:
         """End the QEMU of a guest that has migrated away. A down that fails is Ganeti's to say, and stops nothing."""
@@ -207,8 +205,11 @@ class Hypervisor:
         self._write_runtime(after)
         return after
 
-    def unplug(self, vm: Vm, uuid: str, ifdown: bool = False) -> Vm:
-        """Take a NIC from a guest that runs. Those behind it move up in Ganeti's list. Raises HookFailed in the end."""
+    def unplug(self, vm: Vm, uuid: str, ifdown: bool = False) -> tuple[Vm, HookFailed | None]:
+        """Take a NIC from a guest that runs; give it as it is then, and the failure of its down, which stops nothing.
+
+        Those behind it move up in Ganeti's list. Raises HostRefused.
+        """
         self._by_itself(ifdown)
         gone = next(each for each in vm.interfaces if each.nic.uuid == uuid)
         kept = (each for each in vm.interfaces if each is not gone)
@@ -218,23 +219,42 @@ class Hypervisor:
         self._write_runtime(after)
         with Folder.make(f"{self._run}/nic/{vm.name}") as folder:
             folder.remove(str(gone.nic.index))
-        if ifdown:
-            self.hook("kvm-ifdown", gone, "false")
-        return after
+        try:
+            if ifdown:
+                self.hook("kvm-ifdown", gone, "false")
+        except HookFailed as error:
+            return after, error
+        return after, None
 
     # -- another process goes on with the node
 
     def resume(self, vms: Iterable[Vm]) -> None:
-        """Let the guests of a node be there again, with their processes and taps, as they were when another process ended."""
+        """Let the guests of a node be there again, with their processes and taps, as they were when another process ended.
+
+        Raises HostRefused where one has the device or the process of another: somebody has edited its file.
+        """
+        running = [vm for vm in vms if vm.runs]
+        self._distinct(running)
         for name in os.listdir(self._proc):  # of processes that the other one was in the middle of starting or ending
             if name.isdigit():
                 self._forget_process(int(name))
-        for vm in vms:
-            if vm.runs:
-                for each in vm.interfaces:
-                    self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
-                self._write_process(vm)
+        for vm in running:
+            for each in vm.interfaces:
+                self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
+            self._write_process(vm)
         self._node.resume()
+
+    def _distinct(self, running: Iterable[Vm]) -> None:
+        with self._node.inside:
+            links = self._node.machine.view().links()
+        taken: set[str | int] = {*(link.name for link in links), *(link.index for link in links)}
+        processes = set[int]()
+        for vm in running:
+            devices: set[str | int] = {*(each.tap for each in vm.interfaces), *(each.device for each in vm.interfaces)}
+            if twice := [str(each) for each in (*sorted(devices & taken, key=str), *({vm.pid} & processes))]:
+                raise HostRefused(f"{vm.name} has the device or process of another: {', '.join(twice)}", "put its file back, or remove it")
+            taken |= devices
+            processes.add(vm.pid)
 
     # -- taps and calls
 

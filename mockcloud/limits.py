@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ DEEP = 40  #: descriptors of a node in a namespace: its own, its sockets, its ta
 
 
 class Room(NamedTuple):
-    """Say what there is, in nodes, and of what there is least."""
+    """Say how many nodes fit, with those that are there already, and of what there is least."""
 
     nodes: int
     least: str  #: one of WORD
@@ -37,8 +38,20 @@ class Room(NamedTuple):
     needs: int  #: for one node
 
 
-def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets: int = 0, depth: str = TREE) -> Room:
-    """Look at this machine. What cannot be read limits nothing. ``sockets``: of each node; ``depth``: of those that are to fit."""
+def room(
+    root: str,
+    proc: str = "/proc",
+    cgroup: str = "/sys/fs/cgroup",
+    sockets: int = 0,
+    depth: str = TREE,
+    there: int = 0,
+    running: int = 0,
+) -> Room:
+    """Look at this machine. What cannot be read limits nothing.
+
+    ``sockets``: of each node; ``depth``: of those that are to fit; ``there``: how many are on disk, and have their part of it; ``running``:
+    how many run in this process, and have their memory. What is limited as a whole, and not by what is free now, has to do for all of them.
+    """
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
     deep = depth == NAMESPACE
@@ -51,7 +64,8 @@ def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets
         ("disk", disk.f_bavail * disk.f_frsize, DISK),
     ):
         if has is not None:
-            found.append(Room(max(has - (BASE if least == "memory" else 0), 0) // needs, least, has, needs))
+            more = {"memory": running, "inodes": there, "disk": there}.get(least, 0)
+            found.append(Room(max(has - (BASE if least == "memory" else 0), 0) // needs + more, least, has, needs))
     if sockets:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # as many as this process may give itself
         found.append(Room(max(most - SPARE, 0) // sockets, "descriptors", most, sockets))
@@ -60,17 +74,18 @@ def room(root: str, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup", sockets
 
 def let_open() -> None:
     """Let this process have as many descriptors as it may."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != most:
+        with suppress(OSError, ValueError):  # a sandbox may forbid it
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def check(number: int, there: int, room: Room) -> None:
-    """Raise HostRefused where ``number`` nodes do not fit, ``there`` of which are on disk already."""
-    fit = room.nodes + (there if room.least in ("inodes", "disk") else 0)
-    if number > fit:
+def check(number: int, room: Room) -> None:
+    """Raise HostRefused where ``number`` nodes do not fit."""
+    if number > room.nodes:
         has, needs = (each if room.least not in ("memory", "disk") else f"{each >> 10} KiB" for each in (room.has, room.needs))
-        text = f"{number} nodes are more than this machine can hold: {fit} fit, by {WORD[room.least]} ({has} free, {needs} for a node)"
-        raise HostRefused(text, f"ask for {fit} at most, or make room")
+        by = f"{room.nodes} fit, by {WORD[room.least]} ({has} free, {needs} for a node)"
+        raise HostRefused(f"{number} nodes are more than this machine can hold: {by}", f"ask for {room.nodes} at most, or make room")
 
 
 def _memory(proc: str, cgroup: str) -> int | None:

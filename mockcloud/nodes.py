@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mockcloud import limits, sysinfo
-from mockcloud.cloud import node_uuid
-from mockcloud.sysinfo import Sort
+from mockcloud.sysinfo import Sort, node_uuid
 from runtime import validate
 from runtime.errors import NicInvalid
 from runtime.validate import is_uuid
@@ -86,7 +85,6 @@ def _sort(given: Mapping[str, Any]) -> Document:
 
 
 def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    cloud.sweep()
     made = [each.uuid for each in cloud.create(given.get("number", 1), **_sort(given))]
     _begin(cloud, made)
     return nodes(cloud, made)

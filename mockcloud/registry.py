@@ -5,19 +5,19 @@ Or reach the service of one, which is a process of its own.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.limits import let_open
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
 from mockcloud.replaced.transport.sockets import Sockets
+from netagent.dispatcher import tell
 from netregistry.client import Client, Problem, served
 from netregistry.model.history import Identity
 from netregistry.service.identity import ORIGIN
@@ -94,10 +94,7 @@ class ServedRegistry(Reached):
     def __init__(self, scheduler: RealTime, path: str) -> None:
         if not served(path):
             raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != hard:
-            with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
-                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        let_open()
         self.wire = Sockets(scheduler, path)
         self._path, self._operator = path, Client(path, "operator:root")
         self._loop = scheduler.loop()
@@ -134,6 +131,7 @@ class MockRegistry(Reached):
         self._chance = Random(scheduler.chance.random())
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
         self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
+        self.wire.loop.failed = self._fault
         self._loop: NodeLoop = scheduler.loop()
         if path == MEMORY or not os.path.exists(path):
             self._store = SqliteStore.create(path, f"{self._chance.getrandbits(32):08x}", self._loop.now)
@@ -141,8 +139,13 @@ class MockRegistry(Reached):
             self._store = SqliteStore(path, self._loop.now)
         self._serve()
 
+    def _fault(self, error: Exception) -> None:
+        """Log an error of the registry's own code, and go on, as its service does."""
+        tell(self._log, "what is due is not done", error)
+
     def _serve(self) -> None:
         limits, loop = Limits(), self._loop
+        loop.failed = self._fault
         token = lambda: f"{self._chance.getrandbits(128):032x}"  # noqa: E731 - one line
         made = Registry(self._store, "mock", self._log, limits, loop.wall, loop.now, token=token)
         self.wire.registry = made
@@ -213,7 +216,9 @@ class MockRegistry(Reached):
             self.stop()
         bring_back(path, self._path)
         with SqliteStore(self._path, self._loop.now) as store:
-            store.note(epoch=f"{self._chance.getrandbits(32):08x}")  # drawn from the seed, as everything else
+            before = store.epoch
+            while store.epoch == before:  # drawn from the seed, as everything else
+                store.note(epoch=f"{self._chance.getrandbits(32):08x}")
         self.again()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -23,9 +24,10 @@ NAMESPACE = uuid.UUID("6d6f636b-766d-4f75-8400-000000000000")  #: of which UUIDs
 VMS, HOST = "vms", "host.json"
 LONGEST = 1 << 20  #: bytes
 MOST_NICS = 8  #: of an instance, as Ganeti (constants.MAX_NICS)
+TAP = re.compile("tap[0-9]+", re.ASCII)  #: names of taps, as mockcloud.hypervisor gives them out
 Number = Annotated[int, Between(0, 1 << 31)]
-#: "making" and "deleting": a call that was killed has begun it, and is to be made again.
-State = Literal["making", "stopped", "running", "incoming", "crashed", "deleting"]
+#: "making", "rebooting" and "deleting": a call that was killed has begun it, and is to be made again.
+State = Literal["making", "stopped", "rebooting", "running", "incoming", "crashed", "deleting"]
 
 
 class Interface(NamedTuple):
@@ -101,14 +103,28 @@ def kept(root: str, node: str, vm: str) -> Vm | None:
         return None
     try:
         found = read(Vm, json.loads(data))
-        if found.uuid == vm == vm_uuid(found.name):
+        why = f"it is not the one of {found.name}" if not found.uuid == vm == vm_uuid(found.name) else _unlikely(found)
+        if not why:
             return found
-        why = f"it is not the one of {found.name}"
     except (ValueError, RecursionError):
         why = "not JSON"
     except Invalid as error:
         why = str(error)
     raise HostRefused(f"{root}/{SERVERS}/{node}/{VMS}/{vm}.json is not what mockcloud has written ({why})", "put it back, or remove it")
+
+
+def _unlikely(vm: Vm) -> str:
+    """Say what of an instance cannot be; "" for nothing."""
+    if len({each.nic.uuid for each in vm.interfaces}) != len(vm.interfaces):
+        return "two NICs have one UUID"
+    if not vm.runs:
+        return "it does not run, and has a process or a tap" if vm.pid or any(each.tap or each.device for each in vm.interfaces) else ""
+    if not vm.pid:
+        return "it runs, and has no process"
+    if not all(TAP.fullmatch(each.tap) and each.device for each in vm.interfaces):
+        return "it runs, and not each of its NICs has a tap"
+    taps, devices = {each.tap for each in vm.interfaces}, {each.device for each in vm.interfaces}
+    return "" if len(taps) == len(devices) == len(vm.interfaces) else "two NICs have one tap"
 
 
 def of_node(root: str, node: str) -> tuple[list[Vm], list[str]]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import uuid as uuids
+from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.hardware import ADMIN, PROFILES, Admin, External
-from runtime.errors import HostRefused, NetcommonError
+from mockcloud.hardware import ADMIN, OWN, PROFILES, Admin, External, taken
+from runtime import validate
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.folder import Folder
 from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Folders of a node, with those that lead to them.
+FOLDERS = ("etc/netcommon", "run/netcommon", "var/lib/netcommon", "var/run/ganeti/kvm-hypervisor", "proc/self/ns", "vms", "logs")
+UUIDS = uuids.UUID("6d6f636b-636c-4f75-8400-000000000000")  #: of which those of nodes are made
 SERVERS, NAME = "servers", "sysinfo.json"
 VIRTUAL = "Virtual"
 OLD, NEW = "ganeti-3.0", "ganeti-3.2"
@@ -22,6 +28,16 @@ VERSIONS = OLD, NEW
 TREE, NAMESPACE = "tree", "namespace"
 DEPTHS = TREE, NAMESPACE  #: its kernel is simulated; or a network namespace of the running one
 LONGEST = 1 << 16  #: bytes
+
+
+def node_uuid(number: int) -> str:
+    """Give the UUID of the node of a number."""
+    return str(uuids.uuid5(UUIDS, f"node {number}"))
+
+
+def hostname_of(number: int) -> str:
+    """Give the hostname of the node of a number."""
+    return f"mock{number}"
 
 
 class Sort(NamedTuple):
@@ -52,7 +68,7 @@ class Sysinfo(NamedTuple):
         """Give what the file says; ``System Type`` tells everybody that nothing can really run there."""
         profile = PROFILES[self.profile]
         interfaces = {uplink: {"Link Status": "up", "Bridge": bridge} for bridge, uplink in profile.bridges.items()}
-        own = {ADMIN: _own(self.admin, "admin"), **{each.name: _own(each.own, each.name) for each in self.external}}
+        own = {ADMIN: _own(self.admin, OWN), **{each.name: _own(each.own, each.name) for each in self.external}}
         return {
             "System Type": VIRTUAL,
             "UUID": self.uuid,
@@ -74,7 +90,11 @@ def _own(own: Admin, name: str) -> dict[str, Any]:
 
 
 def _read(said: Mapping[str, Any]) -> Admin:
-    return Admin(said["MAC Address"], said["ip4addr"], said["Prefix"])
+    """Read a NIC of the node's own. Raises NicInvalid, ValueError, KeyError."""
+    mac, address, length = said["MAC Address"], said["ip4addr"], said["Prefix"]
+    if type(length) is not int or not 0 < length <= 32:
+        raise ValueError(length)
+    return Admin(validate.mac(mac, "MAC Address"), validate.address(address, "ip4addr", AF_INET, length=False), length)
 
 
 def write(root: str, one: Sysinfo) -> None:
@@ -98,21 +118,35 @@ def read(root: str, uuid: str) -> Sysinfo | None:
     try:
         said = json.loads(data)
         interfaces, number = said["Network Interfaces"], said["Number"]
-        external = tuple(External(name, _read(each)) for name, each in interfaces.items() if name != ADMIN and "NIC Names" in each)
-        found = Sysinfo(said["UUID"], number, said["Hostname"], said["Profile"], _read(interfaces[ADMIN]), external)
+        own = {validate.interface(name): _read(each) for name, each in interfaces.items() if "NIC Names" in each}
+        external = tuple(External(name, each) for name, each in own.items() if name != ADMIN)
+        found = Sysinfo(said["UUID"], number, said["Hostname"], said["Profile"], own[ADMIN], external)
         found = found._replace(depth=said["Depth"], ganeti=said["Ganeti"], hooked=said["Ganeti Hook"])
         if (
-            found.uuid == uuid
+            type(number) is int
+            and found.uuid == uuid == node_uuid(number)
+            and found.hostname == hostname_of(number)
             and found.profile in PROFILES
             and found.depth in DEPTHS
             and found.ganeti in VERSIONS
-            and type(number) is int
+            and not any(taken(each.name) for each in external)
             and found.document() == said
         ):
             return found
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError):
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError, NicInvalid):
         pass
     raise HostRefused(f"{path} is not what mockcloud has written", "put it back, or delete the node")
+
+
+def inside(root: str, uuid: str) -> None:
+    """Raise HostRefused where a folder of a node leads elsewhere: what is done to the node would be done there."""
+    whole = f"{root}/{SERVERS}/{uuid}"
+    for each in FOLDERS:
+        path = whole
+        for name in each.split("/"):
+            path = f"{path}/{name}"
+            if os.path.islink(path):
+                raise HostRefused(f"{path} is a symbolic link", "a folder of the node's own, or nothing")
 
 
 class Tree(NamedTuple):

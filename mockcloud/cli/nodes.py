@@ -13,7 +13,7 @@ from mockcloud.hardware import PROFILES
 from mockcloud.nodes import LONGEST
 from mockcloud.registry import socket_of
 from mockcloud.served.client import served
-from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS
+from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import NicInvalid
 
@@ -169,7 +169,7 @@ def _fit(number: int, folder: str, registry: str, depth: str) -> None:
     """Refuse more nodes than fit before a cloud is begun; who serves one refuses them itself. Raises HostRefused, NicInvalid."""
     sockets = limits.SOCKETS if registry and socket_of(registry) else 0
     if not served(folder):
-        limits.check(number, 0, limits.room(folder, sockets=sockets, depth=depth))
+        limits.check(number, limits.room(folder, sockets=sockets, depth=depth, there=len(look(folder).nodes)))
 
 
 def _external(node: dict[str, Any]) -> str:

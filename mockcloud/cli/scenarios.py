@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,8 @@ from netcommon.cli.output import json_option, say, table
 from runtime.errors import HostRefused, NicInvalid, escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mockcloud.scenarios.faults import Fault
     from mockcloud.scenarios.running import Result
 
@@ -61,11 +63,17 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="mockcloud-", dir=made)
 
 
-def _opened(path: str) -> Any:
+@contextmanager
+def _opened(path: str) -> Iterator[IO[str]]:
     try:
-        return open(path, "w", encoding="utf-8", errors="backslashreplace")
+        file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - see below
     except OSError as error:
         raise HostRefused(f"cannot write {escaped(path)}: {error.strerror}") from None
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # what it has not taken was said already
+            file.close()
 
 
 class Group(click.Group):

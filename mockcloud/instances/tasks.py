@@ -9,10 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
-from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.side import Side, interface
 from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
+from netregistry.client import Problem
 from netregistry.model.codec import read, write
 from netregistry.model.nic import Nic
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mockcloud.cloud import MockCloud
     from mockcloud.hypervisor import Hypervisor
+    from mockcloud.stored import State
 
 T = TypeVar("T")
 SECONDS = 5.0  #: until the registry shows what was done
@@ -111,7 +112,7 @@ class Instances:
     # -- from nothing, and back
 
     def create(self, name: str, node: str, nics: Sequence[Mapping[str, str]], tags: Sequence[str] = ()) -> Placed:
-        """Make an instance that is stopped. Raises NicInvalid, HostRefused, Problem."""
+        """Make an instance that is stopped; one that is refused leaves nothing. Raises NicInvalid, HostRefused, Problem."""
         if not NAME.fullmatch(name) or ".." in name:
             raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
         if len(nics) > MOST_NICS:
@@ -122,10 +123,22 @@ class Instances:
             raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
         networks = self._registry.networks()
         bodies = [self._registry.body(each, networks) for each in nics]
+        if there is not None:  # a call that was cut off has made NICs, which may be others than these
+            self._unmade(there)
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
-        self._cloud.vms.keep(node, vm)
-        made = [self._registry.nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
+        begun = self._keep(node, vm)
+        try:
+            made = [self._registry.nic(name, number, number, body, tags) for number, body in enumerate(bodies)]
+        except Problem:
+            self._unmade(begun)
+            raise
         return self._keep(node, vm._replace(state="stopped", interfaces=tuple(interface(each, networks) for each in made)))
+
+    def _unmade(self, placed: Placed) -> None:
+        """Undo the creation of an instance that has never run. Raises Problem."""
+        for number in range(placed.vm.numbers):
+            self._registry.gone(f"nics/{nic_uuid(placed.vm.name, number)}")
+        self._cloud.vms.forget(placed.node, placed.vm.uuid)
 
     def delete(self, name: str) -> None:
         """Delete an instance, stopping it first. Raises NicInvalid, HostRefused, Problem, NotShown."""
@@ -164,23 +177,21 @@ class Instances:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
         placed = self.find(name)
         self._whole(placed)
-        try:
-            vm = self._ready(placed.node).stop(placed.vm, ifdown)
-        except HookFailed:  # it has stopped all the same
-            gone = tuple(each._replace(tap="", device=0) for each in placed.vm.interfaces)
-            self._keep(placed.node, placed.vm._replace(state="stopped", pid=0, interfaces=gone))
-            raise
-        placed = self._keep(placed.node, vm)
-        self._after("OP_INSTANCE_SHUTDOWN", vm, placed.node)
+        placed = self._stopped(placed, ifdown)
+        self._after("OP_INSTANCE_SHUTDOWN", placed.vm, placed.node)
         return self._shows(placed)
 
     def reboot(self, name: str) -> Placed:
         """Start an instance again as it was, without what has changed in the registry since. Raises as ``start``."""
-        placed = self._running(name)
-        hypervisor = self._ready(placed.node)
-        vm, began = hypervisor.stop(placed.vm), self._cloud.registry.now
-        self._keep(placed.node, vm)
-        placed = self._keep(placed.node, hypervisor.start(vm))
+        placed = self.find(name)
+        if placed.vm.state != "rebooting":  # a call that was killed has stopped it
+            placed = self._stopped(self._running(name), then="rebooting")
+        began = self._cloud.registry.now
+        try:
+            placed = self._keep(placed.node, self._ready(placed.node).start(placed.vm))
+        except NetcommonError:
+            self._keep(placed.node, placed.vm._replace(state="stopped"))
+            raise
         self._after("OP_INSTANCE_REBOOT", placed.vm, placed.node)
         return self._shows(placed, began)
 
@@ -249,14 +260,13 @@ class Instances:
         self._whole(placed)
         if placed.node == target:
             return self.start(name)
-        vm, nodes = placed.vm, [target]
+        nodes = [target]
         if placed.node not in self._cloud.off:
-            vm = self._ready(placed.node).stop(vm)
-            self._keep(placed.node, vm)
-            self._until(lambda: self._lack([each.nic for each in vm.interfaces], placed.node, ("", "stopped")), blind)
+            placed = self._stopped(placed)
+            self._until(lambda: self._lack([each.nic for each in placed.vm.interfaces], placed.node, ("", "stopped")), blind)
             nodes.insert(0, placed.node)
-        self._cloud.vms.keep(target, vm._replace(moves=vm.moves + 1))
-        self._cloud.vms.forget(placed.node, vm.uuid)
+        self._cloud.vms.keep(target, placed.vm._replace(moves=placed.vm.moves + 1))
+        self._cloud.vms.forget(placed.node, placed.vm.uuid)
         there = self.start(name)
         self._after("OP_INSTANCE_FAILOVER", there.vm, *nodes)
         return self._shows(there)
@@ -297,11 +307,14 @@ class Instances:
         kept = [each for each in placed.vm.interfaces if each is not gone]
         after = placed.vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
         self._registry.gone(f"nics/{gone.nic.uuid}")
+        failed = None
         if placed.vm.runs:
-            after = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
+            after, failed = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
+        placed = self._keep(placed.node, after)
         for each in after.interfaces:
             self._registry.patch(each.nic.uuid, {"index": each.nic.index})
-        placed = self._keep(placed.node, after)
+        if failed is not None:
+            raise failed
         self._after("OP_INSTANCE_SET_PARAMS", placed.vm, placed.node)
         self._until(lambda: f"{gone.nic.uuid} is {state}" if (state := self._state(gone.nic.uuid)) else "")
         return self._shows(placed)
@@ -347,6 +360,14 @@ class Instances:
         """Let Ganeti's hook run on nodes after an operation."""
         for node in nodes:
             self._ready(node).after(code, vm)
+
+    def _stopped(self, placed: Placed, ifdown: bool = False, then: State = "stopped") -> Placed:
+        """Let an instance end where it is; ``then``: its state. Raises HookFailed for a down, and it has stopped; HostRefused."""
+        vm, failed = self._ready(placed.node).stop(placed.vm, ifdown)
+        placed = self._keep(placed.node, vm if failed is not None else vm._replace(state=then))
+        if failed is not None:
+            raise failed
+        return placed
 
     def _keep(self, node: str, vm: Vm) -> Placed:
         self._cloud.vms.keep(node, vm)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from mockcloud.hardware import FORWARDING
 from netcommon.host.api.facts import AF_INET, AF_INET6, Link, Route
 from netcommon.host.linux.rt_tables import BUILT_IN
 from netcommon.host.simulated.host import MemoryHost
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 PROCESS = 4242  #: what has the taps open
 STATIC = 4  #: RTPROT_STATIC: what administrators make
 MAIN = 254
-FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp")
-
-
 MODES = ("bridged", "openvswitch", "routed")  #: of NICs that are on a link, in the order of the fields of Links
 
 

@@ -29,7 +29,7 @@ class Scheduler:
     action. Both clocks of a run that goes on with another's nodes go on with that one's.
     """
 
-    def __init__(self, seed: int, wall: float = EPOCH) -> None:
+    def __init__(self, seed: int | str, wall: float = EPOCH) -> None:
         self.now = BEGIN + wall - EPOCH
         self.chance = Random(seed)
         self.settle: Callable[[], None] = lambda: None
@@ -101,7 +101,7 @@ class Scheduler:
 class RealTime(Scheduler):
     """Run them by this machine's clock. What is late is done at once; descriptors of files are attended to."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         super().__init__(seed, time.time())
         self._zero = time.monotonic() - self.now
         self._files = select.epoll()

@@ -31,13 +31,14 @@ class Parameter(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once."""
+    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once; ``stays``: over a boot."""
 
     help: str
     takes: Mapping[str, Parameter]
     begins: Callable[[MockCloud, str, Mapping[str, Any]], None]
     ends: Callable[[MockCloud, str], None] | None = None
     of_node: bool = True
+    stays: bool = False
 
 
 # -- the way to the registry
@@ -129,13 +130,17 @@ def _has_room(cloud: MockCloud, node: str) -> None:
 
 def _older(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
     cloud.own.wire.lacks[node] = frozenset([given["lacks"]])
-    cloud.nodes[node].kill()
-    cloud.nodes[node].revive()
+    _another(cloud, node)
 
 
 def _newer(cloud: MockCloud, node: str) -> None:
     cloud.own.wire.lacks.pop(node, None)
-    if node in cloud.nodes:
+    _another(cloud, node)
+
+
+def _another(cloud: MockCloud, node: str) -> None:
+    """Let another agent run where one does; one that was killed stays so."""
+    if node in cloud.nodes and cloud.nodes[node].alive:
         cloud.nodes[node].kill()
         cloud.nodes[node].revive()
 
@@ -158,9 +163,10 @@ def _backed_up(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
 
 
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
-    if os.path.exists(f"{cloud.root}/{BACKUP}"):
-        cloud.own.restore(f"{cloud.root}/{BACKUP}")
-        cloud.restored = True
+    if not os.path.exists(f"{cloud.root}/{BACKUP}"):
+        raise HostRefused("there is no copy", "backup makes one")
+    cloud.own.restore(f"{cloud.root}/{BACKUP}")
+    cloud.restored = True
 
 
 WAYS = ("both", "answers", "requests")
@@ -196,12 +202,14 @@ FAULTS: dict[str, Fault] = {
         },
         _disturbed,
         _undisturbed,
+        stays=True,
     ),
     "hook": Fault(
         "Kill a hook.",
         {"request": Parameter(3, "Before which request of hooks to the host, from now on.", 1, 10_000)},
         _hook_ends,
         _hooks_live,
+        stays=True,
     ),
     "agent": Fault(
         "Kill the agent, and start it anew.",
@@ -218,8 +226,9 @@ FAULTS: dict[str, Fault] = {
         {"seconds": Parameter(3600.0, "By how much; negative: in the past.", -86400.0 * 365, 86400.0 * 365)},
         _jumps,
         _is_right,
+        stays=True,
     ),
-    "disk": Fault("Let the disks of nodes be full.", {}, _is_full, _has_room),
+    "disk": Fault("Let the disks of nodes be full.", {}, _is_full, _has_room, stays=True),
     "older": Fault(
         "Let nodes be of an older version, which cannot do something.",
         {"lacks": Parameter("watch", "What it cannot do, by the registry's name of that.", choices=ABILITIES)},
@@ -238,7 +247,8 @@ class Faults:
     def __init__(self, cloud: MockCloud, note: Callable[[str], None]) -> None:
         self._cloud, self._note = cloud, note
         self._loop = cloud.scheduler.loop()
-        self._now: dict[tuple[str, str], int] = {}  # fault, node -> which of them is the latest
+        #: By fault and node: which of them is the latest, and its parameters.
+        self._now: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
         self._count = 0
 
     def strike(self, name: str, nodes: Iterable[str], given: Mapping[str, Any], lasts: float) -> None:
@@ -259,20 +269,30 @@ class Faults:
             self._note(f"{name} of {where} {said}".rstrip())
             if fault.ends is not None:
                 self._count += 1
-                self._now[name, node] = self._count
+                self._now[name, node] = self._count, wanted
                 self._loop.after(lasts, partial(self._over, name, node, self._count))
 
     def end(self) -> None:
         """Let all of them end, the registry's first."""
-        for name, node in sorted(self._now, key=lambda key: (FAULTS[key[0]].of_node, self._now[key])):
-            self._over(name, node, self._now[name, node])
+        for name, node in sorted(self._now, key=lambda key: (FAULTS[key[0]].of_node, self._now[key][0])):
+            self._over(name, node, self._now[name, node][0])
 
     def _over(self, name: str, node: str, number: int) -> None:
         ends = FAULTS[name].ends
-        if self._now.get((name, node)) == number and ends is not None:
-            del self._now[name, node]
+        if (name, node) not in self._now or self._now[name, node][0] != number or ends is None:
+            return
+        del self._now[name, node]
+        off = node in self._cloud.off
+        try:
             ends(self._cloud, node)
-            self._note(f"{name} of {self._name(node)} is over")
+        except NetcommonError as error:
+            self._note(f"{name} of {self._name(node)} cannot end: {error}")
+            return
+        self._note(f"{name} of {self._name(node)} is over")
+        if off and node in self._cloud.nodes:  # what does not go with the power is there after the boot
+            for other, where in sorted(self._now):
+                if where == node and FAULTS[other].stays:
+                    FAULTS[other].begins(self._cloud, node, self._now[other, node][1])
 
     def _name(self, node: str) -> str:
         machine = self._cloud.nodes.get(node) or self._cloud.off.get(node)

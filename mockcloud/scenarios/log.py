@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
+
+from netcommon.cli.streams import UNWRITTEN
+from runtime.errors import NetcommonError, escaped
 
 if TYPE_CHECKING:
     from typing import IO
 
+ROOT = "CLOUD"  #: the same seed, the same log, wherever the cloud is
+CUT = r"[^']*'\.\.\. \([0-9]+ characters\)"  #: how runtime.errors.escaped ends a path that is too long
+
+
+class Unwritten(NetcommonError):
+    """The file of a log takes nothing more."""
+
+    status = UNWRITTEN
+
 
 class Log:
-    """The log. ``file``: where its lines go, None: nowhere."""
+    """The log. ``file``: where its lines go, None: nowhere; ``root``: the cloud's folder, for which ROOT stands in it."""
 
-    def __init__(self, file: IO[str] | None = None) -> None:
-        self._hash, self._file, self.lines = hashlib.sha256(), file, 0
+    def __init__(self, file: IO[str] | None = None, root: str = "") -> None:
+        self._hash, self._file, self._root, self.lines = hashlib.sha256(), file, root, 0
+        self._cut = re.compile(re.escape(root) + CUT) if root else None
+        self._waiting: list[str] = []
 
     def add(self, line: str) -> None:
-        """Take in one line."""
+        """Take in one line. It is written later: a node's disk, and so this process, may just now be unable to."""
+        if self._cut is not None and self._root in line:
+            line = self._cut.sub(f"{ROOT}/...'", line).replace(self._root, ROOT)
         self.lines += 1
         self._hash.update(line.encode("utf-8", "backslashreplace") + b"\n")
         if self._file is not None:
-            self._file.write(f"{line}\n")
+            self._waiting.append(line)
+
+    def flush(self) -> None:
+        """Write what waits. Raises Unwritten."""
+        if self._file is not None and self._waiting:
+            lines, self._waiting = self._waiting, []
+            try:
+                self._file.write("".join(f"{line}\n" for line in lines))
+                self._file.flush()
+            except OSError as error:
+                raise Unwritten(f"cannot write {escaped(self._file.name)}: {error.strerror}") from None
 
     @property
     def sha256(self) -> str:

@@ -9,6 +9,7 @@ import gc
 import os
 import re
 import weakref
+from collections import deque
 from fnmatch import fnmatchcase
 from functools import partial
 from random import Random
@@ -20,15 +21,17 @@ from mockcloud.commits import Commits
 from mockcloud.instances.table import TASKS, perform
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import always, settled, told, unquiet
+from mockcloud.replaced.process import Lines
 from mockcloud.scenarios.faults import FAULTS, Faults
 from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.mending import mend
+from netagent.dispatcher import tell
 from netregistry.client import Problem
 from runtime.errors import NetcommonError
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mockcloud.scenarios.file import Scenario, Step
 
@@ -38,6 +41,7 @@ QUIET, CALM = 300.0, 2.0  #: seconds until all is quiet at the end, and between 
 ARRIVED = 5.0  #: seconds until what is on its way to a node is there, where the registry is not slow
 UNHEARD = {"events", "disk"}  #: faults after which a node does not know what has happened before it compares all
 COUNTED = 3600.0  #: seconds for which a number of actions is waited for
+EVERY = 0.05  #: seconds from one look at that number to the next
 MOST = 100  #: violations that are kept
 UNFORESEEN = re.compile(
     r"(critical|error): .*\b[A-Za-z]+: .* \([a-z_]+\.py:[0-9]+\)$", re.DOTALL
@@ -82,15 +86,12 @@ def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, 
     """
     opened = _descriptors()
     cloud = MockCloud(root, seed, scenario.profile)
-    log = Log(file)
+    log = Log(file, cloud.root)
     run = Run(cloud, scenario.steps, seed, hasty, log)
     try:
-        run.prepare(scenario)
-        run.all(scenario.settle)
-    except Violated:
-        pass
+        run.through(partial(run.prepare, scenario), partial(run.all, scenario.settle))
     finally:
-        cloud.close()
+        run.through(cloud.close)
     result, left = run.result(), run.left
     del run, cloud
     return result._replace(violations=(*result.violations, *_left(result.seconds, left, opened)))
@@ -98,9 +99,8 @@ def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, 
 
 def strike(cloud: MockCloud, steps: Iterable[Step], seed: int, settle: float) -> Result:
     """Run steps on a cloud that is there, all of whose nodes take part. Raises HostRefused."""
-    run = Run(cloud, tuple(steps), seed, False, Log())
-    run.begin()
-    run.all(settle)
+    run = Run(cloud, tuple(steps), seed, False, Log(root=cloud.root))
+    run.through(run.begin, partial(run.all, settle))
     return run.result()
 
 
@@ -132,7 +132,24 @@ class Run:
         self._faults = Faults(cloud, self._note)
         self._commits = Commits()
         self._loop = self._scheduler.loop()
+        self._coming: list[Step] = []  # faults that strike when so many actions were run
+        self._over = 0.0  # when the last fault that has struck is over
         self.left: list[weakref.ref[Any]] = []
+
+    def through(self, *parts: Callable[[], object]) -> None:
+        """Do the parts of it, up to where a hasty one ends. An error that nobody foresaw ends it too, and is what must not be.
+
+        Raises NetcommonError.
+        """
+        try:
+            for part in parts:
+                part()
+        except Violated:
+            pass
+        except NetcommonError:
+            raise
+        except Exception as error:
+            tell(Lines(self._hear_of).make(), "the run has ended", error)
 
     # -- the beginning
 
@@ -157,29 +174,61 @@ class Run:
 
     def all(self, settle: float) -> None:
         """Run all steps; then let faults end and all become quiet, and look at it. Raises Violated."""
-        for step in self._steps:
-            if step.is_fault and step.step:
-                self._scheduler.counted(self._first + step.step, partial(self._strike, step))
-            elif step.is_fault:
-                self._loop.at(self._began + step.at, partial(self._strike, step))
-        for step in sorted((each for each in self._steps if not each.is_fault), key=lambda each: (each.step, each.at)):
-            self._wait(step)
+        for each in self._steps:
+            if each.is_fault and each.step:
+                self._coming.append(each)
+                self._scheduler.counted(self._first + each.step, partial(self._strike, each))
+            elif each.is_fault:
+                self._loop.at(self._began + each.at, partial(self._strike, each))
+        tasks = [each for each in self._steps if not each.is_fault]
+        timed = deque(sorted((each for each in tasks if not each.step), key=lambda each: each.at))
+        counted = deque(sorted((each for each in tasks if each.step), key=lambda each: each.step))
+        while step := self._next(timed, counted):
             self._do(step)
             self._check()
-        timed = [step.at + (step.lasts if FAULTS[step.what].ends else 0.0) for step in self._steps if step.is_fault and not step.step]
-        self._scheduler.until(max(self._began + max(timed, default=0.0), self._scheduler.now))
+        self._struck(max((step.at for step in self._steps if step.is_fault and not step.step), default=0.0))
         self._quieten(settle)
 
-    def _wait(self, step: Step) -> None:
-        if not step.step:
-            self._scheduler.until(max(self._began + step.at, self._scheduler.now))
-            return
+    def _next(self, timed: deque[Step], counted: deque[Step]) -> Step | None:
+        """Let time pass until a task is due, and give it: of those at a time and those at a number of actions the one that is due first."""
         end = self._scheduler.now + COUNTED
-        while self._scheduler.steps < self._first + step.step and self._scheduler.now < end:
-            self._scheduler.passes(0.05)
+        while timed or counted:
+            if counted and self._scheduler.steps >= self._first + counted[0].step:
+                return counted.popleft()
+            due = self._began + timed[0].at if timed else end
+            if timed and self._scheduler.now >= due:
+                return timed.popleft()
+            if not timed and self._scheduler.now >= end:
+                self._never(counted)
+                return None
+            self._scheduler.until(min(due, self._scheduler.now + EVERY) if counted else due)
+        return None
+
+    def _struck(self, last: float) -> None:
+        """Let time pass until all faults have struck that are going to, and are over. ``last``: when the last of those at a time does."""
+        self._scheduler.until(max(self._began + last, self._scheduler.now))
+        end = self._scheduler.now + COUNTED
+        while self._coming and self._scheduler.now < end:
+            self._scheduler.passes(LOOK)
+        left, self._coming = self._coming, []
+        self._never(left)
+        self._scheduler.until(max(self._over, self._scheduler.now))
+
+    def _never(self, steps: Iterable[Step]) -> None:
+        """Say which steps do not come."""
+        for step in steps:
+            self._note(f"{step.what} at step {step.step} does not come: there were {self._scheduler.steps - self._first} in {COUNTED:g} s")
 
     def _strike(self, step: Step) -> None:
+        if step.step:
+            if step not in self._coming:
+                return  # it was waited for long enough
+            self._coming.remove(step)
+        fault = FAULTS[step.what]
         nodes = [each.uuid for each in sysinfo.look(self.cloud.root).nodes if fnmatchcase(each.hostname, step.nodes)]
+        if fault.of_node and not nodes:
+            self._note(f"{step.what} of {step.nodes}: no node is called so")
+        self._over = max(self._over, self._scheduler.now + (step.lasts if fault.ends else 0.0))
         self._faults.strike(step.what, self._drawn(step, nodes), step.given, step.lasts)
 
     def _drawn(self, step: Step, given: list[str]) -> list[str]:
@@ -210,6 +259,8 @@ class Run:
             return [name]
         here = {each.uuid for each in sysinfo.look(self.cloud.root).nodes if fnmatchcase(each.hostname, step.nodes)}
         found = [each.vm.name for each in Instances(self.cloud).all()[0] if fnmatchcase(each.vm.name, name) and each.node in here]
+        if not found:
+            self._note(f"{step.what} {name}: no instance is called so on {step.nodes}")
         return self._drawn(step, found)
 
     def _node(self, pattern: str, name: str) -> str:
@@ -251,8 +302,10 @@ class Run:
         self._loop.after(LOOK, self._look)
         for text in always(self.cloud):
             self._violated("always", text)
+        self._log.flush()
 
     def _check(self) -> None:
+        self._log.flush()
         for text in self._commits.found:
             self._violated("commit", text)
         self._commits.found.clear()
@@ -275,13 +328,17 @@ class Run:
         self.outcomes.append(Outcome(self._now, text))
         self._log.add(f"{self._scheduler.now:.6f} scenario {text}")
 
+    def _hear_of(self, text: str) -> None:
+        self._hear(f"{self._scheduler.now:.6f} scenario {text}")
+
     def _hear(self, line: str) -> None:
         self._log.add(line)
         if line.endswith(")") and UNFORESEEN.search(line):
             self._violated("error", line.split(" ", 1)[1])
 
     def result(self) -> Result:
-        """Give what it came to so far."""
+        """Give what it came to so far. Raises Unwritten."""
+        self._log.flush()
         actions = self._scheduler.steps - self._first
         return Result(
             self._seed, self._log.sha256, self._log.lines, self._now, actions, tuple(self.outcomes), tuple(self.violations.values())

@@ -61,7 +61,8 @@ class Worker:
         problems.clear()
 
     def rest(self) -> None:
-        """A piece of work is done."""
+        """A piece of work is done; what it has met of a service is nothing to the next."""
+        self.node.host.begin()
         if self._frugal:
             self.node.store.close()
 

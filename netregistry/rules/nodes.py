@@ -167,11 +167,12 @@ def _noted(view: View, node: str, report: Report, now: float) -> Report:
 def _arrived(view: View, node: str, report: Report, now: float) -> tuple[str, float]:
     """Give the node from which a guest came that runs here, and until when about that one may say that it has it; "" and 0 for none."""
     before: Report | None = view.get(keys.seen(node, report.nic))
-    if report.state != "running" or before is None:
+    if report.state != "running":
         return "", 0.0
-    if before.state == "running":
+    if before is not None and before.state == "running":
         return before.came_from, before.settles  # until the leader takes it away: this service's clock may be another one
-    if before.state == "incoming":
+    announced = before is not None and before.state == "incoming"
+    if announced or report.mode == "routed":  # of a routed NIC Ganeti says nothing before its guest runs there
         others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where)]
         if len(others) == 1:
             return others[0], now + SETTLING

@@ -96,7 +96,7 @@ class MockInstance(NamedTuple):
     uuid: str
     name: str
     node: str  #: the hostname of the node that has it
-    state: Literal["making", "stopped", "running", "incoming", "crashed", "deleting"]
+    state: Literal["making", "stopped", "rebooting", "running", "incoming", "crashed", "deleting"]
     pid: int  #: of its process on the simulated node; 0 for none
     nics: tuple[InstanceNic, ...]
 

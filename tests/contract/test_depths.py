@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
 from mockcloud.namespace.host import NamespaceHost
-from mockcloud.sysinfo import NAMESPACE, TREE
+from mockcloud.sysinfo import NAMESPACE, TREE, node_uuid
 from tests.contract.differences import DEPTHS
 from tests.support.instance_history import COVERING, PAIR, Step, drawn, prepare
 from tests.support.netns import ask, run, wait_until

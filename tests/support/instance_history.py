@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
+from mockcloud.sysinfo import node_uuid
 
 PAIR = ({"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"})
 ONE = ({"network": "blue", "link": "br1"},)

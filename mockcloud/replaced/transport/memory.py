@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from mockcloud.replaced.transport.session import DEAF, Stream
+from netagent.dispatcher import tell
 from netagent.sync.messages import Failure
 from netagent.sync.session import SECONDS, failure_of
 from netregistry.client import Answer, Asker, Problem, Question
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from mockcloud.replaced.scheduler import NodeLoop
     from mockcloud.replaced.transport.session import At, Crowded, Tell, Then
+    from netcommon.log import Log
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
@@ -58,6 +60,12 @@ class Wire:
         self.dead: set[str] = set()
         self.asked = 0  #: requests that came to the registry
         self.chance = chance
+
+    def forget(self, node: str) -> None:
+        """Let nothing be wrong with a node that is there no more."""
+        self.cut.pop(node, None)
+        self.lacks.pop(node, None)
+        self.dead.discard(node)
 
     def later(self) -> float:
         """Give how long something is on its way (seconds)."""
@@ -97,6 +105,10 @@ class Client(Asker):
             said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
             raise _problem(error) from None
+        except Exception as error:  # of the registry's own code
+            tell(cast("Log", registry.log), f"{question.method} {question.target}", error)
+            text = f"the service has a fault, and its log says which: {type(error).__name__}"
+            raise Problem(Refused("fault", text).problem()) from None
         return Answer(json.loads(json.dumps(said)), revision)
 
     def close(self) -> None:

@@ -38,6 +38,11 @@ class Sockets:
         self.asked = 0  #: requests that were sent
         self.chance = Random(scheduler.chance.random())
 
+    def forget(self, node: str) -> None:
+        """Let nothing be wrong with a node that is there no more."""
+        self.cut.pop(node, None)
+        self.dead.discard(node)
+
     def asker(self, loop: NodeLoop, node: str) -> _HttpAsker:
         """Give what asks for a node."""
         return _HttpAsker(self, loop, node)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from mockcloud.cloud import ADMINS, OUI, MockCloud, node_uuid
+from mockcloud.cloud import ADMINS, OUI, MockCloud
+from mockcloud.instances.tasks import Instances
+from mockcloud.sysinfo import node_uuid
 from runtime import membership
 from runtime.errors import HostRefused
 from runtime.paths import Paths
 from tests.support.killing_steps import Killed, killed, opened
+from tests.support.sample import sample
 
 
 def known(cloud: MockCloud) -> dict[str, list[str]]:
@@ -101,12 +106,72 @@ def test_a_deletion_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pyte
     assert everywhere(tmp_path, monkeypatch, 2, 1) > 5
 
 
-@pytest.mark.parametrize("said", ["", "{", "[]", "{}", '{"UUID": 1}'])
+def test_a_deletion_that_was_killed_leaves_nothing_to_the_next_node_of_the_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the deletion of a node off at steps, with an instance on it; one is made under its number then, and has no instance."""
+    second = node_uuid(2)
+    with opened(tmp_path / "before") as cloud:
+        cloud.create(2)
+        cloud.network("blue", {"subnet": "192.0.2.0/24"})
+        Instances(cloud).create("web1", second, [{"network": "blue"}])
+    for at in sample(range(1, 9), 4):
+        folder = tmp_path / str(at)
+        shutil.copytree(tmp_path / "before", folder)
+        with opened(folder) as cloud, killed(monkeypatch, at), suppress(Killed):
+            cloud.count(1)
+        whole = (folder / "servers" / second / "sysinfo.json").exists()
+        with opened(folder) as cloud:
+            assert cloud.count(2) == (2, 0, 0, 0), at
+            has = [each.vm.name for each in Instances(cloud).all()[0]]
+            assert has == (["web1"] if whole else []), at
+            assert known(cloud)["nics"] == sorted(["mock1", "mock2", *has]), at
+
+
+def test_a_node_that_is_made_under_the_number_of_one_that_has_crashed_is_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as cloud:
+        (one,) = cloud.create(1)
+        cloud.ready([one.uuid], 20.0)
+        cloud.registry.wire.cut[one.uuid] = "both"
+        cloud.crash(one.uuid)
+        cloud.delete([one.uuid])
+        (again,) = cloud.create(1)
+        assert again.uuid == one.uuid
+        cloud.ready([one.uuid], 60.0)  # the registry notes that the stream of before is dead
+        assert cloud.counted() == (1, 1, 1, 0)
+
+
+def test_a_folder_of_a_node_that_leads_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "2026").mkdir(parents=True)
+    with opened(tmp_path / "cloud") as cloud:
+        first, second = cloud.create(2)
+        (tmp_path / "cloud/servers" / first.uuid / "proc").symlink_to(outside)
+        cloud.start(20.0)
+        assert list(cloud.nodes) == [second.uuid]
+        assert f"servers/{first.uuid}/proc is a symbolic link" in cloud.failed[first.uuid]
+        assert [path.name for path in outside.iterdir()] == ["2026"]
+        cloud.delete([first.uuid])
+        assert [path.name for path in outside.iterdir()] == ["2026"] and len(cloud.list()) == 1
+
+
+EDITED = ("", "{", "[]", "{}", '{"UUID": 1}')
+#: What is found in it, and what somebody has made of that.
+SWAPPED = {
+    "system": ('"Virtual"', '"Physical"'),
+    "address": ('"ip4addr": "100.64.0.2"', '"ip4addr": "nonsense"'),
+    "prefix": ('"Prefix": 14', '"Prefix": "x"'),
+    "MAC": ('"MAC Address": "02:', '"MAC Address": "03:'),
+    "hostname": ('"Hostname": "mock2"', '"Hostname": "mock1"'),
+    "number": ('"Number": 2', '"Number": 1'),
+}
+
+
+@pytest.mark.parametrize("said", [*EDITED, *SWAPPED])
 def test_a_node_that_somebody_has_edited_is_refused_and_the_others_go_on(tmp_path: Path, said: str) -> None:
     with opened(tmp_path) as cloud:
         first, edited = cloud.create(2)
         path = tmp_path / "servers" / edited.uuid / "sysinfo.json"
-        text = said or path.read_text().replace('"Virtual"', '"Physical"')
+        text = path.read_text().replace(*SWAPPED[said]) if said in SWAPPED else said
+        assert text != path.read_text()
         path.write_text(text)
         assert cloud.counted() == (1, 0, 0, 1)
         (third,) = cloud.create(1)

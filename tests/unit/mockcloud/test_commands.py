@@ -8,15 +8,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mockcloud import limits, state
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.limits import Room
+from mockcloud.sysinfo import node_uuid
 from runtime.errors import HostRefused
 from tests.support.bootstrap import ROOT
-from tests.support.killing_steps import everywhere
+from tests.support.killing_steps import everywhere, opened
 from tests.support.mockcloud import Mockcloud
 
 
@@ -130,6 +132,7 @@ def test_agents_that_run_see_a_nic_come_and_go(tmp_path: Path) -> None:
             64,
             "NETWORK='br1': expected a name that no device has: nodes of the profile plain",
         ),
+        (("nics", "admin", "--subnet", "198.18.0.0/24"), 64, "NETWORK='admin': expected a name that no device has: the NIC behind eth0"),
         (("nics", "a/b", "--subnet", "198.18.0.0/24"), 64, "NETWORK='a/b': expected an interface name"),
         (("nics", "external", "--subnet", "198.18.0.1/24"), 64, "--subnet='198.18.0.1/24': expected"),
         (("nics", "external", "--subnet", "2001:db8::/64"), 64, "--subnet='2001:db8::/64': expected"),
@@ -208,15 +211,54 @@ def test_what_fits_is_said_by_what_there_is_least_of(
     proc, cgroup = machine(tmp_path / "machine", free, watches, most, used)
     found = limits.room(str(tmp_path / "not" / "there"), proc, cgroup)
     assert found[:2] == room
-    limits.check(found.nodes, 0, found)
+    limits.check(found.nodes, found)
     with pytest.raises(HostRefused, match=f"{found.nodes + 1} nodes are more .*: {found.nodes} fit, by .* free, .* for a node"):
-        limits.check(found.nodes + 1, 0, found)
+        limits.check(found.nodes + 1, found)
 
 
-def test_nodes_that_are_on_disk_need_no_more_of_it() -> None:
-    limits.check(15, 10, Room(5, "inodes", 200, 40))
-    with pytest.raises(HostRefused, match="15 fit, by inodes"):
-        limits.check(16, 10, Room(5, "inodes", 200, 40))
+@pytest.mark.parametrize(
+    ("free", "watches", "there", "running", "room"),
+    [
+        (100, 10**6, 10, 0, (100, "memory")),  # those that are on disk have no memory yet
+        (100, 10**6, 40, 30, (130, "memory")),  # those that run have theirs, and what is free is for others
+        (100, 360, 40, 30, (120, "watches")),  # which are limited for all together
+    ],
+)
+def test_nodes_that_run_need_no_more_memory(
+    tmp_path: Path, free: int, watches: int, there: int, running: int, room: tuple[int, str]
+) -> None:
+    proc, cgroup = machine(tmp_path / "machine", limits.BASE + free * limits.MEMORY, watches, "max", 0)
+    assert limits.room(str(tmp_path), proc, cgroup, there=there, running=running)[:2] == room
+
+
+def test_nodes_that_are_on_disk_need_no_more_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc, cgroup = machine(tmp_path / "machine", 1 << 40, 10**6, "max", 0)
+    found = os.statvfs(tmp_path)
+    values = [*found[:5], limits.INODES * 9, limits.INODES * 5, limits.INODES * 5, *found[8:]]
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result(values))
+    assert limits.room(str(tmp_path), proc, cgroup)[:2] == (5, "inodes")
+    assert limits.room(str(tmp_path), proc, cgroup, there=10, running=10)[:2] == (15, "inodes")
+
+
+def test_a_cloud_at_the_limit_counts_goes_on_and_shrinks(run: Mockcloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is free, and the nodes that are there have what they need."""
+    run("create", "3")
+    room = limits.room
+
+    def full(*given: Any, there: int = 0, running: int = 0, **named: Any) -> Room:
+        return Room(min(there, running), "memory", 0, 1)
+
+    with opened(run.folder) as cloud, monkeypatch.context() as patch:
+        cloud.start(1.0)
+        patch.setattr(limits, "room", full)
+        cloud.start(1.0)
+        assert cloud.count(3).nodes == 3
+        with pytest.raises(HostRefused, match=r"4 nodes are more .*: 3 fit"):
+            cloud.create(1)
+    monkeypatch.setattr(limits, "room", lambda *given, there=0, **named: room(*given, **named)._replace(nodes=there, least="disk"))
+    assert "3 fit, by room on disk" in run("count", "4", status=69)
+    run("count", "2")
+    assert run.json("count")["nodes"] == 2
 
 
 def test_a_machine_that_says_nothing_limits_little(tmp_path: Path) -> None:

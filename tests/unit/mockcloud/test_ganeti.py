@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
 from mockcloud.node import MockNode
-from mockcloud.sysinfo import NEW, OLD, VERSIONS
+from mockcloud.sysinfo import NEW, OLD, VERSIONS, node_uuid
 from runtime.errors import HostRefused
 from tests.support.instance_history import COVERING, PAIR, drawn, prepare
 from tests.support.killing_steps import opened

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from mockcloud import stored
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
 from mockcloud.invariants import fitting as wrong
-from tests.support.killing_steps import everywhere, opened
+from mockcloud.sysinfo import node_uuid
+from tests.support.killing_steps import Killed, everywhere, killed, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
 
@@ -404,6 +405,63 @@ def test_an_instance_that_somebody_has_edited_is_named_and_the_others_go_on(run:
     assert one(run.json("instance", "reboot", "web2"))["state"] == "running"
 
 
+@pytest.mark.parametrize("harm", ["tap", "twice", "none", "process"])
+def test_taps_that_no_guest_can_have_are_an_edited_file(run: Mockcloud, harm: str) -> None:
+    for name in ("web1", "web2"):
+        run("instance", "create", name, "--node", "mock1", *PAIR, "--start")
+    path = run.folder / "servers" / FIRST / "vms" / f"{stored.vm_uuid('web1')}.json"
+    said = json.loads(path.read_text())
+    nics = said["interfaces"]
+    if harm == "tap":
+        nics[0]["tap"] = "br0"
+    elif harm == "twice":
+        nics[1].update(tap=nics[0]["tap"], device=nics[0]["device"])
+    elif harm == "none":
+        nics[0].update(tap="", device=0)
+    else:
+        said["pid"] = 0
+    path.write_text(json.dumps(said))
+    found = run.json("instance", "list")
+    assert [each["name"] for each in found["instances"]] == ["web2"] and str(path) in found["refused"][0]
+    assert one(run.json("instance", "reboot", "web2"))["state"] == "running"
+
+
+def test_a_tap_that_two_instances_have_stops_their_node_alone(run: Mockcloud) -> None:
+    for name in ("web1", "web2"):
+        run("instance", "create", name, "--node", "mock1", *PAIR, "--start")
+        path = run.folder / "servers" / FIRST / "vms" / f"{stored.vm_uuid(name)}.json"
+        said = json.loads(path.read_text())
+        said["interfaces"][0].update(tap="tap7", device=700)
+        path.write_text(json.dumps(said))
+    found = run.json("status")
+    assert [each["hostname"] for each in found["nodes"]] == ["mock2"]
+    assert "mock1: web2 has the device or process of another: 700, tap7" in found["refused"][0]
+
+
+def test_an_instance_that_is_refused_leaves_nothing(run: Mockcloud) -> None:
+    """What is right the next time has what is said then, and all of it goes with its deletion."""
+    three = ("--nic", "network=blue,ip=192.0.2.5", "--nic", "network=blue", "--nic", "network=blue,mode=bridgd")
+    run("instance", "create", "web1", "--node", "mock1", *three, status=64)
+    assert run.json("instance", "list")["instances"] == [] and checked(run) == []
+    made = one(run.json("instance", "create", "web1", "--node", "mock2", "--nic", "network=blue,ip=192.0.2.77"))
+    assert [nic["ip"] for nic in made["nics"]] == ["192.0.2.77"]
+    run("instance", "delete", "web1")
+    with opened(run.folder) as cloud:
+        assert list(cloud.registry.client().all("nics", belongs="instance")) == []
+
+
+def test_a_creation_that_was_killed_is_made_again_as_it_is_said_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "cloud") as cloud:
+        prepare(cloud)
+        with killed(monkeypatch, 5), pytest.raises(Killed):
+            Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.5"}, {"network": "blue"}, {"network": "blue"}])
+        assert len(list(cloud.registry.client().all("nics", belongs="instance"))) == 2
+    with opened(tmp_path / "cloud") as cloud:
+        made = Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.77"}])
+        assert [each["nic"]["ip"] for each in cloud.registry.client().all("nics", belongs="instance")] == ["192.0.2.77"]
+        assert made.vm.state == "stopped"
+
+
 # -- kills, and another process
 
 
@@ -447,6 +505,7 @@ KILLED: dict[str, tuple[tuple[Work, ...], Work]] = {
     "create": ((), lambda i: _unless(i, "web1", lambda: i.create("web1", FIRST, TWO))),
     "start": ((lambda i: i.create("web1", FIRST, TWO),), lambda i: i.start("web1")),
     "stop": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.stop("web1", ifdown=True)),
+    "reboot": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.reboot("web1")),
     "crash": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: _if_runs(i, i.crash)),
     "migrate": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.migrate("web1", SECOND)),
     "failover": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.failover("web1", SECOND)),

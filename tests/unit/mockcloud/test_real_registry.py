@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
 from mockcloud.nodes import perform
+from mockcloud.sysinfo import node_uuid
 from netregistry.client import SILENT
 from netregistry.service.registry import ALIVE
 from runtime.errors import HostRefused

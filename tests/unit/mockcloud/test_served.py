@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.instances.table import TASKS
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
 from mockcloud.served import client
 from mockcloud.served.server import LARGEST, Server
+from mockcloud.sysinfo import node_uuid
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 

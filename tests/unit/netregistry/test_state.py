@@ -105,6 +105,26 @@ def test_a_source_that_goes_on_is_a_conflict_in_the_end(two: Nodes, said_again: 
     assert two.shown.state == "conflict"
 
 
+@pytest.mark.parametrize("before", ["", "stopped"])
+def test_a_routed_nic_is_announced_by_nobody(two: Nodes, before: str) -> None:
+    """Ganeti makes no up for it at the target before the guest runs there."""
+    two.says(0, "running", mode="routed")
+    if before:
+        two.says(1, before)
+    two.says(1, "running", mode="routed")
+    assert two.shown.state == "moving"
+    two.says(0, "stopped")
+    assert two.shown.state == "running"
+
+
+def test_a_routed_nic_that_goes_on_running_twice_is_a_conflict_in_the_end(two: Nodes) -> None:
+    two.says(0, "running", mode="routed")
+    two.says(1, "running", mode="routed")
+    two.registry.passes(0)
+    two.registry.passes(SETTLING + 1)
+    assert two.shown.state == "conflict"
+
+
 def test_a_clock_that_was_fast_at_an_arrival_hides_no_conflict(two: Nodes) -> None:
     two.says(0, "running")
     two.says(1, "incoming")

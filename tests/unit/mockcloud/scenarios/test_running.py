@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mockcloud import stored
-from mockcloud.cloud import MockCloud, node_uuid
+from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
 from mockcloud.instances.table import perform
 from mockcloud.invariants import always, fitting, settled
@@ -20,6 +20,7 @@ from mockcloud.scenarios.faults import FAULTS, Faults
 from mockcloud.scenarios.file import Scenario, Step, parsed
 from mockcloud.scenarios.running import Result, play
 from mockcloud.scenarios.writing import text
+from mockcloud.sysinfo import node_uuid
 from netregistry.stores.base import Batch, Changed
 from tests.support.bootstrap import ROOT
 from tests.support.killing_steps import opened

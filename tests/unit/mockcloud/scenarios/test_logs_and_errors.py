@@ -1,0 +1,81 @@
+"""The log of a run is its seed's, wherever and however it is written; an error that nobody foresaw is found, and ends no search."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mockcloud.explore.exploring import explore
+from mockcloud.scenarios.file import Scenario, Step
+from mockcloud.scenarios.running import Result, play
+from mockcloud.scenarios.writing import text
+from netregistry.service.registry import Registry
+from tests.support.mockcloud import Mockcloud
+
+PAIR = [{"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"}]
+WEB1 = Step("create", given={"name": "web1", "node": "mock1", "nics": PAIR, "start": True})
+WEB2 = Step("create", at=6.0, given={"name": "web2", "node": "mock2", "nics": PAIR, "start": True})
+STOP = Step("stop", at=8.0, given={"name": "web1"})
+
+
+def scenario(*steps: Step) -> Scenario:
+    return Scenario(2, settle=10.0, networks={"blue": {"subnet": "192.0.2.0/24"}}, steps=(WEB1, *steps))
+
+
+DISK = scenario(Step("disk", at=5.0, lasts=10.0), WEB2, STOP)
+
+
+def test_a_full_disk_and_a_file_for_the_log_change_nothing(tmp_path: Path) -> None:
+    """What nodes say of a disk that is full names files of the cloud's folder."""
+    found = [play(DISK, str(tmp_path / "a" / "cloud"), 7)]
+    for folder in ("b", "another"):
+        with open(tmp_path / f"{folder}.log", "w", encoding="utf-8") as file:
+            found.append(play(DISK, str(tmp_path / folder / "cloud"), 7, file))
+        data = (tmp_path / f"{folder}.log").read_bytes()
+        assert hashlib.sha256(data).hexdigest() == found[-1].sha256 and data.count(b"\n") >= found[-1].lines
+        assert b"cannot write 'CLOUD/...'" in data and str(tmp_path).encode() not in data
+    assert len({(each.sha256, each.lines, each.actions, each.seconds) for each in found}) == 1
+
+
+def test_a_log_that_cannot_be_written_ends_the_command_with_its_status(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(text(scenario()))
+    assert "cannot write '/dev/full': No space left" in Mockcloud(tmp_path)(
+        "run", str(tmp_path / "a.toml"), "--log", "/dev/full", status=74
+    )
+
+
+def errors(result: Result) -> list[str]:
+    return [each.text for each in result.violations if each.when == "error"]
+
+
+@pytest.mark.parametrize("what", ["answer", "tick", "heartbeat"])
+def test_an_error_of_the_registry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Its service says it in its log, answers what it can, and goes on: so does the one that runs here."""
+    work, count = getattr(Registry, what), [0]
+
+    def broken(self: Registry, *given: Any, **named: Any) -> Any:
+        count[0] += 1
+        if count[0] == 8 or (what == "answer" and given[0].action == "report" and count[0] % 2):
+            raise KeyError("planted")
+        return work(self, *given, **named)
+
+    monkeypatch.setattr(Registry, what, broken)
+    asks = Step("older", at=2.0, given={"lacks": "watch"}, lasts=300.0)  # such a node says that it is alive
+    found = play(scenario(asks, STOP), str(tmp_path / "cloud"), 1)
+    assert count[0] > 8 and any("KeyError: 'planted' (test_logs_and_errors.py:" in each for each in errors(found)), found
+    assert "stop web1" in "".join(each.text for each in found.outcomes)
+
+
+def test_an_error_of_the_mock_clouds_own_is_found_and_the_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_cloud: object) -> list[str]:
+        raise ValueError("planted")
+
+    monkeypatch.setattr("mockcloud.scenarios.running.unquiet", broken)
+    found = list(explore([3, 4], str(tmp_path)))
+    assert [seed for seed, _one in found] == [3, 4]
+    for _seed, one in found:
+        assert one is not None and one.scenario.steps == ()
+        assert "the run has ended: ValueError: planted (test_logs_and_errors.py:" in one.last.violations[0].text

@@ -1,0 +1,126 @@
+"""Steps and faults happen when, where and for as long as a scenario says, or it is said that they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mockcloud.cloud import MockCloud
+from mockcloud.scenarios import running
+from mockcloud.scenarios.faults import Faults
+from mockcloud.scenarios.file import Scenario, Step
+from mockcloud.scenarios.running import Result, play
+from mockcloud.sysinfo import node_uuid
+from tests.support.killing_steps import opened
+
+FIRST, SECOND = node_uuid(1), node_uuid(2)
+WEB1 = Step("create", given={"name": "web1", "node": "mock1", "nics": [{"network": "blue"}], "start": True})
+
+
+def played(root: Path, *steps: Step) -> Result:
+    return play(Scenario(2, settle=5.0, networks={"blue": {"subnet": "192.0.2.0/24"}}, steps=(WEB1, *steps)), str(root / "cloud"), 1)
+
+
+def said(result: Result) -> list[str]:
+    return [each.text for each in result.outcomes]
+
+
+# -- when
+
+
+def test_a_task_at_a_number_of_actions_does_not_wait_for_later_ones(tmp_path: Path) -> None:
+    """What is due first is done first, whether a time or a number says when."""
+    given = {"name": "web1"}
+    found = played(tmp_path, Step("start", at=30.0, given=given), Step("stop", step=100, given=given), Step("stop", at=31.0, given=given))
+    tasks = [each for each in found.outcomes if each.text.startswith(("start ", "stop "))]
+    assert [each.text for each in tasks] == ["stop web1", "start web1", "stop web1"] and found.violations == ()
+    assert tasks[0].at < 20.0 and 30.0 <= tasks[1].at < 31.0
+
+
+def test_a_fault_at_a_number_of_actions_is_waited_for_and_is_over_before_the_end(tmp_path: Path) -> None:
+    found = played(tmp_path, Step("partition", step=400, nodes="mock1", lasts=100.0))
+    (struck, over) = (each for each in found.outcomes if each.text.startswith("partition of mock1"))
+    assert over.at == pytest.approx(struck.at + 100.0) and found.seconds > over.at and found.violations == ()
+
+
+def test_what_never_comes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "COUNTED", 5.0)
+    given = {"name": "web1"}
+    steps = Step("partition", step=200_000), Step("stop", step=300_000, given=given), Step("start", at=2.0, given=given)
+    found = said(played(tmp_path, *steps))
+    assert "start web1" in found
+    for what in ("partition at step 200000", "stop at step 300000"):
+        assert any(each.startswith(f"{what} does not come: there were ") for each in found), found
+
+
+def test_what_matches_nothing_is_said(tmp_path: Path) -> None:
+    steps = Step("node", at=2.0, nodes="mok1"), Step("stop", at=3.0, given={"name": "wbe*"}), Step("restore", at=4.0)
+    found = said(played(tmp_path, *steps, Step("disk", at=5.0, chance=0.0)))
+    assert found[1:] == [
+        "node of mok1: no node is called so",
+        "stop wbe*: no instance is called so on *",
+        "restore of the registry cannot be: there is no copy: backup makes one",
+    ]
+
+
+# -- for how long
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[MockCloud]:
+    with opened(tmp_path / "cloud") as made:
+        made.create(2)
+        made.ready([FIRST, SECOND], 20.0)
+        yield made
+
+
+def state(cloud: MockCloud) -> dict[str, Any]:
+    """Give what is wrong with the first node."""
+    node = cloud.nodes[FIRST]
+    return {"disk": node.full, "clock": node.loop.ahead, "events": getattr(node.sources, "harm", None), "hook": node._hook_ends}
+
+
+STAY: dict[str, dict[str, Any]] = {"disk": {}, "clock": {"seconds": 7200.0}, "events": {"lost": 1.0}, "hook": {"request": 3}}
+
+
+@pytest.mark.parametrize("name", STAY)
+def test_a_boot_ends_nothing_that_does_not_go_with_the_power(cloud: MockCloud, name: str) -> None:
+    faults, well = Faults(cloud, lambda _text: None), state(cloud)
+    faults.strike(name, [FIRST], STAY[name], 60.0)
+    wrong = state(cloud)
+    assert wrong[name] != well[name]
+    faults.strike("node", [FIRST], {}, 5.0)
+    cloud.scheduler.passes(10.0)
+    assert state(cloud)[name] == wrong[name]
+    cloud.scheduler.passes(60.0)
+    assert state(cloud)[name] == well[name]
+
+
+def test_an_agent_that_was_killed_stays_so_while_its_version_is_another(cloud: MockCloud) -> None:
+    faults = Faults(cloud, lambda _text: None)
+    faults.strike("agent", [FIRST], {}, 60.0)
+    faults.strike("older", [FIRST], {}, 5.0)
+    cloud.scheduler.passes(1.0)
+    assert not cloud.nodes[FIRST].alive
+    cloud.scheduler.passes(10.0)
+    assert not cloud.nodes[FIRST].alive
+    cloud.scheduler.passes(60.0)
+    assert cloud.nodes[FIRST].alive
+
+
+# -- in another process
+
+
+def test_a_restore_by_another_command_begins_another_epoch(tmp_path: Path) -> None:
+    """With the seed that all have: what is drawn in one process is not drawn again in the next."""
+    epochs = []
+    for name in ("backup", "restore", "restore"):
+        with opened(tmp_path / "cloud") as cloud:
+            epochs.append(cloud.own.registry.local.view.epoch)
+            Faults(cloud, lambda _text: None).strike(name, [], {}, 0.0)
+    with opened(tmp_path / "cloud") as cloud:
+        epochs.append(cloud.own.registry.local.view.epoch)
+    assert epochs[0] == epochs[1] and len(set(epochs[1:])) == 3
