@@ -144,6 +144,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     made.loop.close()
 
 
+def test_the_timer_of_the_first_end_is_set_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often something is heard of the NIC until then."""
+    place.change(A, 5.0)
+    asked: list[float] = []
+    at = place.loop.at
+    monkeypatch.setattr(place.loop, "at", lambda when, action: (asked.append(when), at(when, action))[1])
+    for _ in range(20):
+        place.jobs.options_altered(A)
+        place.turn()
+    assert asked == []
+    place.change(B, 2.0)
+    assert len(asked) == 1 and asked[0] < place.begun + 5
+    place.run(6.0)
+    assert place.holding == set()
+
+
 def test_one_that_is_refused_holds_up_no_other(place: Place) -> None:
     """The other NIC's option ends in time, also one that was changed while the first one waits; the first is tried every half minute."""
     place.change(A, 2.0)
