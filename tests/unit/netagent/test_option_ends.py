@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from netagent import dispatcher as module
 from netagent.dispatcher import Dispatcher
 from netagent.index import Nics
-from netagent.loop import Loop
+from netagent.loop import Loop, Timer
 from netagent.observe.alarms import Alarms
 from netagent.observe.metrics import Metrics
 from netagent.option_ends import REFUSED
@@ -149,7 +149,12 @@ def test_the_timer_of_the_first_end_is_set_once(place: Place, monkeypatch: pytes
     place.change(A, 5.0)
     asked: list[float] = []
     at = place.loop.at
-    monkeypatch.setattr(place.loop, "at", lambda when, action: (asked.append(when), at(when, action))[1])
+
+    def noted(when: float, action: Callable[[], None]) -> Timer:
+        asked.append(when)
+        return at(when, action)
+
+    monkeypatch.setattr(place.loop, "at", noted)
     for _ in range(20):
         place.jobs.options_altered(A)
         place.turn()
