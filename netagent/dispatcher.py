@@ -405,6 +405,8 @@ class Dispatcher:
             tell(self._log, "options that were changed for a while", error)
             return
         if self._end is not None:
+            if self._end.when == first:
+                return
             self._end.cancel()
         self._end = self._loop.at(first, self.end_due) if first < NEVER else None
 

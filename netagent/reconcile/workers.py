@@ -61,8 +61,7 @@ class Worker:
         problems.clear()
 
     def rest(self) -> None:
-        """A piece of work is done; what it has met of a service is nothing to the next."""
-        self.node.host.begin()
+        """A piece of work is done."""
         if self._frugal:
             self.node.store.close()
 

@@ -449,7 +449,7 @@ class Host(Protocol):
         ...
 
     def begin(self) -> None:
-        """Begins another piece of work, such as a hook's call: that a service did not answer one before is forgotten."""
+        """Begins a hook's call: that a service did not answer one before is forgotten."""
         ...
 
     def close(self) -> None:

@@ -192,5 +192,5 @@ class Deadline:
             self._until = self._clock() + self._limit
 
     def forget(self) -> None:
-        """Another piece of work begins: whatever one before has met, this one has its time."""
+        """A hook's call begins: whatever one before has met, this one has its time."""
         self._until = self._clock() - 1

@@ -17,16 +17,12 @@ from netagent.hooks import server as serving
 from netagent.hooks import session as warm
 from netagent.hooks.protocol import COMMUNICATING, DOORS, GUARDED, SCRIPTS, SETTINGS, Given, Latest, handed_back, limit, read
 from netagent.hooks.server import Serving
-from netagent.observe.metrics import Metrics
-from netagent.reconcile.repair_policy import Repairs
-from netagent.reconcile.workers import Worker
 from netagent.service import Service
 from netcommon.doors.agent_report import SO_NETNS_COOKIE
 from netcommon.doors.call import Door
 from netcommon.host.api.host import Identity
 from netcommon.host.linux.host import LinuxHost
 from netcommon.lifecycle.context import Clock
-from netcommon.log import recording
 from netcommon.scripts.site import GUARD
 from netcommon.settings.model import Settings
 from runtime.errors import NicInvalid
@@ -181,20 +177,14 @@ class TestLatestSettings:
         assert latest.get()[1] == ""
 
 
-@pytest.mark.parametrize("by", ["a hook's call", "a worker"])
-def test_what_one_has_waited_for_in_vain_shortens_nothing_of_the_next(tmp_path: Path, by: str) -> None:
+def test_what_a_call_has_waited_for_in_vain_shortens_nothing_of_the_next(tmp_path: Path) -> None:
     """A cold hook has a host of its own: it knows of no other's bad luck with Open vSwitch."""
     host, settings = LinuxHost(Paths.under(str(tmp_path))), Settings()
     node: Any = SimpleNamespace(host=host, settings=settings, store=SimpleNamespace(stands=lambda: True))
     database = host.ovsdb
     database.deadline.lost()
-    if by == "a worker":
-        host.nftables_port = lambda: 0  # type: ignore[method-assign]
-        log, _lines = recording()
-        Worker(lambda _settings: node, settings, log, Repairs(lambda: 0.0, settings), Metrics()).rest()
-    else:
-        kept = warm.Kept(Paths.under(str(tmp_path)), Clock(), lambda _settings: node)
-        assert kept.node(settings) is kept.node(settings) is node
+    kept = warm.Kept(Paths.under(str(tmp_path)), Clock(), lambda _settings: node)
+    assert kept.node(settings) is kept.node(settings) is node
     assert host.ovsdb is database and not database.deadline.spent
 
 
