@@ -1,6 +1,7 @@
 """Let what is asked come to a registry in the same process, some time later.
 
 Bodies are bytes of JSON on their way, as with HTTP, and every request takes the way of its endpoint: the same roles, filters and refusals.
+Endpoints that are about the service's process, its certificates and its files (ELSEWHERE) are refused by name.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from netregistry.service.streams import Channel
 
 LATENCY = 0.0005, 0.005  #: seconds from one side to the other: the least and the most
+#: Names of endpoints, as netregistry.service.routes has them; a stream is begun by Wire.stream.
+ELSEWHERE = {"backup", "export", "compact", "metrics", "healthz", "openapi", "problem", "watch"}
+ELSEWHERE |= {"certificate.join", "certificate.renew", "authority.add"}
 CROWDED = 0.05  #: seconds until a hearer that has too much to do is asked again
 COPY = 40.0  #: seconds until a copy of a request comes, at most: longer than an answer is waited for
 
@@ -98,9 +102,11 @@ class Client(Asker):
         try:
             route, parts = found(question.method, unquote(question.target.partition("?")[0]))
             check(route.name, self._who.role)
+            if route.name in ELSEWHERE:
+                raise Refused("missing", f"a registry without a process of its own has no {route.name}")
             wanted = filters.given(route.query, parse_qsl(question.target.partition("?")[2], keep_blank_values=True))
             sent = parsed(question.data) if question.data is not None else {"force": True} if wanted.get("force") else None
-            call = Call(question.key, route.action, "", sent, question.match)
+            call = Call(question.key, route.action, "", sent, question.match, wanted.get("dry_run", False))
             said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
             raise _problem(error) from None
@@ -135,7 +141,7 @@ def _done(registry: Registry, route: Route, parts: dict[str, str], wanted: dict[
         return shown.body, shown.revision
     target = parts.get("uuid") or parts.get("cluster") or parts.get("label", "")
     if route.action == "report":
-        if target != who.name:
+        if target != who.name and who.role == "node":
             registry.misplace(target)
         target = ""
     elif route.action.startswith("claim."):
