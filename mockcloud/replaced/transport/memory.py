@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from mockcloud.replaced.transport.session import DEAF, Stream
-from netagent.dispatcher import tell
 from netagent.sync.messages import Failure
 from netagent.sync.session import SECONDS, failure_of
 from netregistry.client import Answer, Asker, Problem, Question
@@ -61,6 +60,7 @@ class Wire:
         self.slow = self.copies = 0.0
         self.lacks: dict[str, frozenset[str]] = {}
         self.dead: set[str] = set()
+        self.fault: Callable[[str, Exception], None] = lambda _what, _error: None  #: is told of errors of the registry's own code
         self.asked = 0  #: requests that came to the registry
         self.chance = chance
 
@@ -111,7 +111,7 @@ class Client(Asker):
         except NetcommonError as error:
             raise _problem(error) from None
         except Exception as error:  # of the registry's own code
-            tell(registry.log, f"{question.method} {question.target}", error)
+            self._wire.fault(f"{question.method} {question.target}", error)
             text = f"the service has a fault, and its log says which: {type(error).__name__}"
             raise Problem(Refused("fault", text).problem()) from None
         return Answer(json.loads(json.dumps(said)), revision)
