@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from functools import partial
 from itertools import count, islice
 from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
-from mockcloud.hardware import OWN, PROFILES, Admin, External, build, taken
+from mockcloud.hardware import OWN, PROFILES, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
+from mockcloud.networks import ADMINS, Networks, own_uuid
 from mockcloud.node import MockNode
-from mockcloud.registry import MockRegistry, Reached, ServedRegistry, once
+from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import SERVERS, TREE, UUIDS, Sort, Sysinfo, hostname_of, known, node_uuid
+from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mockcloud.stored import Vm
     from netcommon.host.simulated.host import MemoryHost
 
-OUI = "02:4d:43"  #: of admin NICs: locally administered
-ADMINS = {"uuid": str(uuid.uuid5(UUIDS, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
 CLUSTER = "mock"  #: that its nodes and instances are of
 VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
@@ -79,12 +77,13 @@ class MockCloud:
             has = f"served on {before.registry}" if before.registry else "its own"
             raise HostRefused(f"the registry of the mock cloud in {escaped(self.root)} is {has}", "begin another cloud in another folder")
         self.service = service or before.registry
+        self._name = before.name or (f"mock-cloud-{os.urandom(8).hex()}" if self.service else "")
         self._starts, self.external = before.starts + 1, before.external
-        self._admins = False  #: the registry has the network of all nodes
         self.vms = stored.Places(self.root)  #: files of instances
         self.watcher = SharedWatcher()
         # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
         self.scheduler, self.registry = self._reach(f"{seed} {before.starts}" if before.starts else seed, before.later)
+        self.networks = Networks(self.registry)
         self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
@@ -93,6 +92,8 @@ class MockCloud:
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()
+        if self.service:
+            self.networks.claim(self._name)
 
     def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
@@ -119,10 +120,10 @@ class MockCloud:
         self._write()
 
     def _write(self, closed: bool = False) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external, self.service))
+        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external, self.service, self._name))
 
     def _attaches(self, external: tuple[str, ...]) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service))
+        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service, self._name))
         self.external = external
 
     def _fits(self, number: int, there: int, depth: str = TREE, running: int = 0) -> None:
@@ -171,23 +172,13 @@ class MockCloud:
             if refused.kind != "exists":
                 raise
             self.registry.remember(made, hostname, paths)  # an earlier call was cut off
-        external = tuple(External(name, self._own(made, hostname, name, self._network(name))) for name in self.external)
+        external = tuple(External(name, self.networks.own(made, hostname, name, self.networks.named(name))) for name in self.external)
         sort = self._sort
-        admin = self._own(made, hostname, OWN, ADMINS)
+        admin = self.networks.own(made, hostname, OWN, ADMINS)
         found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
         self._others()
         return found
-
-    def _own(self, node: str, hostname: str, name: str, network: Mapping[str, Any]) -> Admin:
-        """Let the registry give out the MAC and the address of a NIC of a node's own, once."""
-        client = self.registry.client()
-        wanted = {"uuid": own_uuid(node, name), "belongs": "server", "instance": hostname, "network": network["uuid"], "name": name}
-        if name == OWN and not self._admins:
-            once(client, "networks", ADMINS)
-            self._admins = True
-        nic = once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
-        return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
 
     def delete(self, uuids: Iterable[str]) -> None:
         """Delete nodes and the instances on them: agent, folder, and what the registry has of them. Raises Problem."""
@@ -215,7 +206,7 @@ class MockCloud:
         if subnet:
             validate.prefix(subnet, "--subnet", AF_INET)
             self.network(name, {"subnet": subnet})
-        network = self._network(name)
+        network = self.networks.named(name)
         self._attaches((*(each for each in self.external if each != name), name))
         return [self._attached(each, name, network) for each in sysinfo.look(self.root).nodes]
 
@@ -223,7 +214,7 @@ class MockCloud:
         self._others()
         if any(each.name == name for each in one.external):
             return one
-        made = External(name, self._own(one.uuid, one.hostname, name, network))
+        made = External(name, self.networks.own(one.uuid, one.hostname, name, network))
         found = one._replace(external=(*one.external, made))
         sysinfo.write(self.root, found)
         if one.uuid in self.nodes:
@@ -250,26 +241,9 @@ class MockCloud:
 
     # -- networks
 
-    def _network(self, name: str) -> dict[str, Any]:
-        """Give the network of a name, which has an IPv4 subnet. Raises HostRefused."""
-        for each in self.registry.client().all("networks", name=name):
-            found: dict[str, Any] = each["network"]
-            if found["subnet"]:
-                return found
-        raise HostRefused(f"there is no network {escaped(name)} with an IPv4 subnet", "--subnet PREFIX makes it")
-
     def network(self, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Let there be a network of a name that has these fields. Raises NicInvalid where one is there that has others; Problem."""
-        client = self.registry.client()
-        there = [each["network"] for each in client.all("networks", name=name)]
-        if not there:
-            made = {"uuid": str(uuid.uuid5(UUIDS, f"network {name}")), "name": name, "mac_prefix": OUI, **fields}
-            there = [client.change("POST", "networks", made).body]
-        found: dict[str, Any] = there[0]
-        for field, value in fields.items():
-            if found[field] != value:
-                raise NicInvalid(f"--{field}", value, f"that of {name}, which is {found[field] or 'none'}, or none")
-        return found
+        return self.networks.make(name, fields)
 
     def tag(self, nodes: Iterable[str] | None, add: Sequence[str], remove: Sequence[str]) -> list[dict[str, Any]]:
         """Say what nodes should provide, after some tags more and some less; None: all nodes. Raises Problem."""
@@ -479,11 +453,6 @@ class MockCloud:
     def _known(self) -> dict[str, dict[str, Any]]:
         """Give what the registry says of simulated nodes."""
         return {each["node"]["uuid"]: each for each in self.registry.client().all("nodes", kind="virtual")}
-
-
-def own_uuid(node: str, name: str) -> str:
-    """Give the UUID of a NIC of a node's own, OWN or one in a network."""
-    return str(uuid.uuid5(uuid.UUID(node), name))
 
 
 def _paths(root: str, node: str) -> Paths:

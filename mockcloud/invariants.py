@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mockcloud.in_force import LENGTHS, lacking, settings_of
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 
@@ -39,10 +40,21 @@ class _Guest(NamedTuple):
 
 
 def _guests(cloud: MockCloud) -> list[_Guest]:
+    """Give the files of instances that can be read; those that somebody has edited are refused elsewhere."""
     found = []
     for node in _names(f"{cloud.root}/servers"):
-        folder = f"{cloud.root}/servers/{node}/vms"
-        found += [_Guest(node, json.loads(Path(folder, name).read_bytes())) for name in _names(folder) if name.endswith(".json")]
+        folder = Path(cloud.root, "servers", node, "vms")
+        found += [_Guest(node, vm) for name in _names(str(folder)) if name.endswith(".json") and (vm := _vm(folder / name)) is not None]
+    return found
+
+
+def _vm(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        _ = [(each["nic"]["uuid"], each["tap"], each["device"]) for each in found["interfaces"]]
+        _ = [found[name] for name in ("name", "state", "uuid", "pid")]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
     return found
 
 
@@ -114,14 +126,14 @@ def _in_force(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
     for machine in cloud.nodes.values():
         with machine.inside:
             view = machine.machine.view()
-            links, found = view.links(), view.routes(AF_INET)
+            links, found = view.links(), (*view.routes(AF_INET), *view.routes(AF_INET6))
         taps = {link.index: link for link in links if link.kind == "tun" and link.holders}
         for link in taps.values():
             uuid = link.alias.partition(" ")[0]
             if uuid in nics and link.up:
                 where.setdefault(uuid, []).append(machine.name)
         for route in found:
-            if route.index in taps and route.destination.endswith("/32"):
+            if route.index in taps and route.destination.endswith(LENGTHS[route.family]):
                 routes.setdefault(route.destination, set()).add(machine.name)
     for uuid, names in where.items():
         if len(names) > 1 and nics[uuid] not in moving:
@@ -194,9 +206,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     for each in client.all("reports"):
         reports.setdefault(each["report"]["nic"], []).append((each["node"], each["report"]))
     held = {each["key"].rpartition("/")[2]: each["claim"]["holder"] for each in client.all("claims", standing="held")}
-    for field in ("mac", "ip"):
-        twice = Counter(each["nic"][field] for each in wanted.values() if each["nic"][field])
-        yield from (f"{value} is wanted by {number}" for value, number in twice.items() if number > 1)
+    twice = Counter(value for each in wanted.values() for value in _own(each["nic"]))
+    yield from (f"{value} is wanted by {number}" for value, number in twice.items() if number > 1)
     yield from (f"conflict: {each}" for each in client.all("conflicts"))
 
     seen: set[str] = set()
@@ -207,8 +218,12 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
         processes = {path.name for path in (folder / "proc").glob("*") if path.name.isdigit()}
         links = _tables(cloud.nodes[node]).links if node in cloud.nodes else {}
         taps = {name for name in links if name.startswith("tap")}
+        settings = settings_of(folder)
         for path in sorted((folder / "vms").glob("*.json")):
-            vm = json.loads(path.read_text())
+            vm = _vm(path)
+            if vm is None:
+                yield f"{path} is not what mockcloud has written"
+                continue
             if vm["name"] in homes:
                 yield f"{vm['name']} is on {homes[vm['name']]} and {node}"
             homes[vm["name"]] = node
@@ -220,12 +235,14 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
                     yield f"{label} is not wanted"
                     continue
                 nic = wanted[uuid]["nic"]
-                yield from (
-                    f"{label}: {value} is {held.get(value)}'s" for value in (nic["mac"], nic["ip"]) if value and held.get(value) != uuid
-                )
+                yield from (f"{label}: {value} is {held.get(value)}'s" for value in _own(nic) if held.get(value) != uuid)
                 said = [(where, report) for where, report in reports.get(uuid, []) if report["state"] != "stopped"]
                 if vm["state"] == "running":
                     yield from _running(cloud.nodes.get(node), folder, vm, each, place, records.pop(uuid, None), label)
+                    link = links.get(each["tap"])
+                    if link is not None and link.index == each["device"] and not each.get("unset"):
+                        missing = lacking(cloud.nodes[node], wanted[uuid], each["nic"], link, settings)
+                        yield from (f"{label}: {text}" for text in missing)
                     if [(where, report["state"], report["tap"]) for where, report in said] != [(node, "running", each["tap"])]:
                         yield f"{label} is {said} by the registry"
                     if wanted[uuid]["shown"]["state"] not in SHOWN:
@@ -242,6 +259,11 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     for uuid, said in reports.items():
         if uuid not in wanted and any(report["state"] != "stopped" for _node, report in said):  # a stopped one goes with time
             yield f"{uuid} is {said} by the registry, and not wanted"
+
+
+def _own(nic: dict[str, Any]) -> list[str]:
+    """Give what nobody else may have."""
+    return [each for each in (nic["mac"], nic["ip"], *nic["addresses"]) if each]
 
 
 def _running(
@@ -305,6 +327,10 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
             if options and kept.get(nic, {}).get("revision") != item["revision"]:
                 text = kept.get(nic, {}).get("revision", "nothing")
                 yield f"{item['label']}: {text} lies on {machine.name}'s disk, and {item['revision']} is wanted"
-            elif options and set(kept[nic]["registry"]) < {each["name"] for each in options}:
-                yield f"{item['label']}: {', '.join(kept[nic]['registry']) or 'no option'} lies on {machine.name}'s disk"
+            elif options and (has := {name: said["value"] for name, said in kept[nic]["registry"].items()}) != _values(options):
+                yield f"{item['label']}: {has or 'no option'} lies on {machine.name}'s disk, and {_values(options)} is wanted"
         yield from (f"what was wanted of NIC {nic} lies still on {machine.name}'s disk" for nic in kept if nic not in wanted)
+
+
+def _values(options: Iterable[dict[str, Any]]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in options}

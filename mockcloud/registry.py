@@ -131,6 +131,7 @@ class MockRegistry(Reached):
         self._chance = Random(scheduler.chance.random())
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
         self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
+        self.wire.fault = partial(tell, self._log)
         self.wire.loop.failed = self._fault
         self._loop: NodeLoop = scheduler.loop()
         if path == MEMORY or not os.path.exists(path):
@@ -141,7 +142,7 @@ class MockRegistry(Reached):
 
     def _fault(self, error: Exception) -> None:
         """Log an error of the registry's own code, and go on, as its service does."""
-        tell(self._log, "what is due is not done", error)
+        self.wire.fault("what is due is not done", error)
 
     def _serve(self) -> None:
         limits, loop = Limits(), self._loop

@@ -19,7 +19,8 @@ LONGEST = 1 << 16  #: bytes
 
 class State(NamedTuple):
     """``starts``: how often it was opened; ``time``: seconds since the epoch; ``closed``: that is when it ended; ``external``: networks
-    in which every node has a NIC of its own; ``registry``: the socket of its registry's service, "" for a registry of its own.
+    in which every node has a NIC of its own; ``registry``: the socket of its registry's service, "" for a registry of its own; ``name``:
+    what the cloud is called there.
     """
 
     starts: int = 0
@@ -27,6 +28,7 @@ class State(NamedTuple):
     closed: bool = True
     external: tuple[str, ...] = ()
     registry: str = ""
+    name: str = ""
 
     @property
     def later(self) -> float:
@@ -47,9 +49,9 @@ def read(root: str) -> State:
         return State()
     try:
         said = json.loads(data)
-        found = State(said["starts"], said["time"], said["closed"], tuple(said["external"]), said["registry"])
-        sorts = type(found.starts), type(found.time), type(found.closed), type(found.registry), *map(type, found.external)
-        if sorts == (int, float, bool, str, *[str] * len(found.external)) and found.time >= EPOCH and set(said) == set(State._fields):
+        found = State(said["starts"], said["time"], said["closed"], tuple(said["external"]), said["registry"], said["name"])
+        sorts = type(found.starts), type(found.time), type(found.closed), *map(type, (found.registry, found.name, *found.external))
+        if sorts == (int, float, bool, str, str, *[str] * len(found.external)) and found.time >= EPOCH and set(said) == set(State._fields):
             return found
     except (ValueError, KeyError, TypeError, RecursionError):
         pass

@@ -24,6 +24,8 @@ reap_grace = 2
 [registry]
 compare_delay = 20
 compare_interval = 60
+[nic]
+spoof_guard = true
 """
 SETTLE = 70.0  #: seconds: a comparison with the registry, and what was refused is tried again
 NETWORK = {"subnet": "192.0.2.0/24"}

@@ -1,28 +1,37 @@
 """Do what an administrator does after something went wrong, and what nodes and registry cannot do by themselves.
 
 Instances that are half made or half deleted are deleted, and those are rebooted of whose NICs a hook has failed. Where the registry was
-restored from an older copy, NICs of instances that it lacks are made anew, and those of instances that are gone are deleted: under Ganeti
-the importer does that. An instance whose address somebody else has got meanwhile is deleted: no node had it when that was given out.
+restored from an older copy, networks, nodes and NICs that it lacks are made anew as they were, and NICs of instances that are gone are
+deleted: under Ganeti the importer does most of that. An instance whose address somebody else has got meanwhile is deleted: no node had it
+when that was given out.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
 
+from mockcloud import sysinfo
 from mockcloud.cloud import CLUSTER
+from mockcloud.hardware import OWN
 from mockcloud.instances.tasks import Instances
+from mockcloud.networks import ADMINS, OUI, network_uuid, own_uuid
+from mockcloud.sysinfo import SERVERS
 from netregistry.client import Problem
 from netregistry.model.codec import write
 from runtime.errors import NetcommonError, TryAgain
+from runtime.paths import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mockcloud.cloud import MockCloud
     from mockcloud.stored import Interface
+    from netregistry.client import Asker
 
 TIMES, APART = 6, 10.0  #: attempts of what has to wait, and seconds between two of them
+SET = ("uuid", "master", "imported")  #: of a network: what the registry says itself
 #: What a NIC that is made anew is given of what it was.
 KEPT = ("uuid", "instance", "index", "name", "mac", "network", "ip", "addresses", "mode", "link", "vlan", "model", "tags", "options")
 
@@ -32,6 +41,7 @@ def mend(cloud: MockCloud, note: Callable[[str], None]) -> None:
     instances = Instances(cloud)
     if cloud.restored:
         _again(cloud, instances, note)
+        cloud.restored = False
     for placed in instances.all()[0]:
         vm = placed.vm
         if vm.state in ("making", "deleting"):
@@ -43,6 +53,17 @@ def mend(cloud: MockCloud, note: Callable[[str], None]) -> None:
 
 def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) -> None:
     client = cloud.registry.client()
+    for uuid, body in _networks(cloud, instances).items():
+        _made(cloud, client, "networks", uuid, body, note)
+    for one in sysinfo.look(cloud.root).nodes:
+        if not list(client.all("nodes", name=one.hostname)):
+            joined = partial(cloud.registry.join, one.uuid, one.hostname, Paths.under(f"{cloud.root}/{SERVERS}/{one.uuid}"), CLUSTER)
+            _tried(cloud, f"node {one.hostname} is not in the registry: joined again", note, joined)
+        for name, own in ((OWN, one.admin), *one.external):
+            network = next(client.all("networks", name=ADMINS["name"] if name == OWN else name), None)
+            if network is not None:
+                body = {"belongs": "server", "instance": one.hostname, "network": network["network"]["uuid"], "name": name}
+                _made(cloud, client, "nics", own_uuid(one.uuid, name), {**body, "mac": own.mac, "ip": own.address}, note)
     has = {each.nic.uuid: each for placed in instances.all()[0] for each in placed.vm.interfaces}
     for item in list(client.all("nics", belongs="instance")):
         uuid = item["nic"]["uuid"]
@@ -55,6 +76,32 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
             made = partial(client.change, "POST", "nics", _body(each))
             if not _tried(cloud, f"NIC {uuid} is not in the registry: made anew", note, made):  # somebody else has its address by now
                 _tried(cloud, f"{each.nic.instance} cannot be as it was: deleted", note, partial(instances.delete, each.nic.instance))
+
+
+def _networks(cloud: MockCloud, instances: Instances) -> dict[str, dict[str, Any]]:
+    """Give the networks in which somebody has a NIC, as files of instances and nodes say them."""
+    found: dict[str, dict[str, Any]] = {ADMINS["uuid"]: {**ADMINS}}
+    for one in sysinfo.look(cloud.root).nodes:
+        for name, own in one.external:
+            subnet = str(ip_network(f"{own.address}/{own.length}", strict=False))
+            found[network_uuid(name)] = {"name": name, "mac_prefix": OUI, "subnet": subnet}
+    for placed in instances.all()[0]:
+        for network in (each.network for each in placed.vm.interfaces if each.network is not None):
+            found[network.uuid] = {
+                name: value for name, value in write(network).items() if value and name not in ("uuid", "master", "imported")
+            }
+    return found
+
+
+def _made(cloud: MockCloud, client: Asker, place: str, uuid: str, body: dict[str, Any], note: Callable[[str], None]) -> None:
+    """Make a thing that a registry lacks."""
+    try:
+        client.get(f"{place}/{uuid}")
+    except Problem as refused:
+        if refused.kind == "missing":
+            kind = place.removesuffix("s").replace("nic", "NIC")
+            make = partial(client.change, "POST", place, {**body, "uuid": uuid})
+            _tried(cloud, f"{kind} {body['name']} {uuid} is not in the registry: made anew", note, make)
 
 
 def _body(interface: Interface) -> dict[str, object]:

@@ -1,17 +1,17 @@
 """Let what is asked come to a registry in the same process, some time later.
 
 Bodies are bytes of JSON on their way, as with HTTP, and every request takes the way of its endpoint: the same roles, filters and refusals.
+Endpoints that are about the service's process, its certificates and its files (ELSEWHERE) are refused by name.
 """
 
 from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from mockcloud.replaced.transport.session import DEAF, Stream
-from netagent.dispatcher import tell
 from netagent.sync.messages import Failure
 from netagent.sync.session import SECONDS, failure_of
 from netregistry.client import Answer, Asker, Problem, Question
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
     from mockcloud.replaced.scheduler import NodeLoop
     from mockcloud.replaced.transport.session import At, Crowded, Tell, Then
-    from netcommon.log import Log
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
 
 LATENCY = 0.0005, 0.005  #: seconds from one side to the other: the least and the most
+#: Names of endpoints, as netregistry.service.routes has them; a stream is begun by Wire.stream.
+ELSEWHERE = {"backup", "export", "compact", "metrics", "healthz", "openapi", "problem", "watch"}
+ELSEWHERE |= {"certificate.join", "certificate.renew", "authority.add"}
 CROWDED = 0.05  #: seconds until a hearer that has too much to do is asked again
 COPY = 40.0  #: seconds until a copy of a request comes, at most: longer than an answer is waited for
 
@@ -58,6 +60,7 @@ class Wire:
         self.slow = self.copies = 0.0
         self.lacks: dict[str, frozenset[str]] = {}
         self.dead: set[str] = set()
+        self.fault: Callable[[str, Exception], None] = lambda _what, _error: None  #: is told of errors of the registry's own code
         self.asked = 0  #: requests that came to the registry
         self.chance = chance
 
@@ -99,14 +102,16 @@ class Client(Asker):
         try:
             route, parts = found(question.method, unquote(question.target.partition("?")[0]))
             check(route.name, self._who.role)
+            if route.name in ELSEWHERE:
+                raise Refused("missing", f"a registry without a process of its own has no {route.name}")
             wanted = filters.given(route.query, parse_qsl(question.target.partition("?")[2], keep_blank_values=True))
             sent = parsed(question.data) if question.data is not None else {"force": True} if wanted.get("force") else None
-            call = Call(question.key, route.action, "", sent, question.match)
+            call = Call(question.key, route.action, "", sent, question.match, wanted.get("dry_run", False))
             said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
             raise _problem(error) from None
         except Exception as error:  # of the registry's own code
-            tell(cast("Log", registry.log), f"{question.method} {question.target}", error)
+            self._wire.fault(f"{question.method} {question.target}", error)
             text = f"the service has a fault, and its log says which: {type(error).__name__}"
             raise Problem(Refused("fault", text).problem()) from None
         return Answer(json.loads(json.dumps(said)), revision)
@@ -136,7 +141,7 @@ def _done(registry: Registry, route: Route, parts: dict[str, str], wanted: dict[
         return shown.body, shown.revision
     target = parts.get("uuid") or parts.get("cluster") or parts.get("label", "")
     if route.action == "report":
-        if target != who.name:
+        if target != who.name and who.role == "node":
             registry.misplace(target)
         target = ""
     elif route.action.startswith("claim."):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mockcloud.cloud import ADMINS, OUI, MockCloud
+from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
+from mockcloud.networks import ADMINS, OUI
 from mockcloud.sysinfo import node_uuid
 from runtime import membership
 from runtime.errors import HostRefused

@@ -156,6 +156,14 @@ def test_another_process_goes_on_with_the_same_registry(registry: Registry, tmp_
         assert asked.get("nodes").body["items"] == []
 
 
+def test_a_service_is_one_clouds_alone(cloud: MockCloud, registry: Registry, tmp_path: Path) -> None:
+    """Another one would take its nodes for its own, and delete them."""
+    for _ in range(2):
+        with pytest.raises(HostRefused, match="the registry's network mock-admin is of another mock cloud"):
+            MockCloud(str(tmp_path / "another"), service=str(registry.socket))
+    assert len(cloud.list()) == NODES and not (tmp_path / "another/servers").exists()
+
+
 def test_a_cloud_with_a_registry_of_its_own_keeps_it(registry: Registry, tmp_path: Path) -> None:
     MockCloud(str(tmp_path / "own")).close()
     with pytest.raises(HostRefused, match="is its own"):

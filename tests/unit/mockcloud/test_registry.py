@@ -147,6 +147,26 @@ def test_who_asks_is_judged_as_by_the_service(cluster: Cluster) -> None:
         assert refused.value.kind == kind, ask
 
 
+def test_a_dry_run_changes_nothing(cluster: Cluster) -> None:
+    assert cluster.registry is not None
+    client = cluster.registry.client()
+    made = {"uuid": NODES[0], "name": "blue", "subnet": "192.0.2.0/24"}
+    client.change("POST", "networks", made, dry_run=True)
+    assert list(client.all("networks")) == []
+    client.change("POST", "networks", made)
+    client.change("DELETE", f"networks/{NODES[0]}", dry_run=True)
+    assert [each["network"]["name"] for each in client.all("networks")] == ["blue"]
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "export"), ("POST", "compact"), ("POST", "certificates")])
+def test_what_a_registry_in_this_process_has_not_is_refused(cluster: Cluster, method: str, path: str) -> None:
+    assert cluster.registry is not None
+    client = cluster.registry.client()
+    with pytest.raises(Problem) as refused:
+        client.change(method, path) if method == "POST" else client.get(path)
+    assert refused.value.kind == "missing" and "without a process of its own" in str(refused.value)
+
+
 def told(root: Path, seed: int) -> str:
     cluster = joined(root, seed)
     storm.come_up(cluster)

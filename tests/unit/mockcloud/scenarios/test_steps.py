@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from mockcloud.cloud import MockCloud
+from mockcloud.instances.table import perform
+from mockcloud.instances.tasks import Instances
 from mockcloud.scenarios import running
 from mockcloud.scenarios.faults import Faults
 from mockcloud.scenarios.file import Scenario, Step
-from mockcloud.scenarios.running import Result, play
+from mockcloud.scenarios.running import Result, play, strike
 from mockcloud.sysinfo import node_uuid
 from tests.support.killing_steps import opened
 
@@ -124,3 +126,33 @@ def test_a_restore_by_another_command_begins_another_epoch(tmp_path: Path) -> No
     with opened(tmp_path / "cloud") as cloud:
         epochs.append(cloud.own.registry.local.view.epoch)
     assert epochs[0] == epochs[1] and len(set(epochs[1:])) == 3
+
+
+def macs(cloud: MockCloud) -> list[tuple[str, str]]:
+    """Give the MAC of each NIC, by the registry."""
+    return sorted((each["nic"]["uuid"], each["nic"]["mac"]) for each in cloud.registry.client().all("nics"))
+
+
+def test_an_administrator_tells_a_restored_registry_all_that_it_lacks(tmp_path: Path) -> None:
+    """Nodes, networks, their own NICs in them, and instances, all of which came after the copy."""
+    nic = {"network": "blue", "mode": "routed", "link": "guests"}
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(1)
+        Faults(cloud, lambda _text: None).strike("backup", [], {}, 0.0)
+        cloud.attach("external", "198.18.0.0/15")
+        cloud.create(1)
+        cloud.network("blue", {"subnet": "192.0.2.0/24", "gateway": "192.0.2.254"})
+        for node in ("mock1", "mock2"):
+            perform(cloud, "create", {"name": f"on-{node}", "node": node, "nics": [nic], "start": True})
+        nodes, nics = (
+            [each["external"] for each in cloud.list()],
+            sorted((each["nic"]["uuid"], each["nic"]["mac"]) for each in cloud.registry.client().all("nics")),
+        )
+    with opened(tmp_path / "cloud") as cloud:
+        found = strike(cloud, [Step("restore")], 1, 60.0)
+        assert found.violations == () and not [text for text in said(found) if "not done" in text or "deleted" in text]
+        assert cloud.counted().alive == 2 and [each["external"] for each in cloud.list()] == nodes
+        assert macs(cloud) == nics
+        (network,) = cloud.registry.client().all("networks", name="blue")
+        assert network["network"]["gateway"] == "192.0.2.254"
+        assert [each.vm.state for each in Instances(cloud).all()[0]] == ["running", "running"]

@@ -1,0 +1,112 @@
+"""What protects and limits a guest is looked for in the tables of kernels: planted bugs that leave it out are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netcommon.features.firewall as firewall
+import netcommon.features.guard as guard
+import netcommon.features.rate as rate
+import netcommon.modes.routed as routed
+from mockcloud.cloud import MockCloud
+from mockcloud.instances.table import perform
+from mockcloud.invariants import always
+from mockcloud.invariants import fitting as wrong
+from mockcloud.stored import vm_uuid
+from mockcloud.sysinfo import node_uuid
+from netcommon.features.base import Part
+from netcommon.host.api.facts import AF_INET
+from netcommon.operations.route import GuestRoute
+from tests.support.killing_steps import opened
+
+FIRST, SECOND = node_uuid(1), node_uuid(2)
+OPTIONS = {"rate_in": "8mbit", "rate_out": "4mbit", "firewall": "limited"}
+NICS = [
+    {"network": "blue"},
+    {"network": "blue", "mode": "routed", "link": "guests"},
+    {"network": "six", "mode": "routed", "link": "guests"},
+]
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[MockCloud]:
+    """Make a cloud whose nodes' settings ask for a spoof guard."""
+    with opened(tmp_path / "cloud") as made:
+        for one in made.create(2):
+            settings = Path(made.root, "servers", one.uuid, "etc/netcommon/config.toml")
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text("[nic]\nspoof_guard = true\n")
+        made.network("blue", {"subnet": "192.0.2.0/24"})
+        made.network("six", {"subnet6": "2001:db8::/64"})
+        made.ready([FIRST, SECOND], 20.0)
+        yield made
+
+
+def running(cloud: MockCloud) -> None:
+    perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": NICS, "start": True})
+    for index in range(len(NICS)):
+        perform(cloud, "change", {"name": "web1", "index": index, "options": OPTIONS})
+
+
+def test_all_of_it_is_there(cloud: MockCloud) -> None:
+    running(cloud)
+    assert wrong(cloud) == [] == always(cloud)
+    perform(cloud, "migrate", {"name": "web1", "node": "mock2"})
+    cloud.scheduler.passes(10.0)
+    assert wrong(cloud) == [] == always(cloud)
+    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "9mbit", "rate_out": "", "firewall": ""}})
+    assert wrong(cloud) == []
+
+
+def nothing(*_given: object) -> Part:
+    return Part()
+
+
+def elsewhere(nic: Any, _addresses: object) -> list[GuestRoute]:
+    return [GuestRoute(AF_INET, "203.0.113.7/32", nic.link, nic.interface)]
+
+
+#: What is planted: the module, its function, what stands for that, and what is said then.
+PLANTED: dict[str, tuple[object, str, Callable[..., Any], tuple[str, ...]]] = {
+    "guard": (guard, "plan", nothing, ("spoof_guard = true is wanted, and not there",)),
+    "rate": (rate, "plan", nothing, ("rate_in = 8mbit is wanted, and not there", "rate_out = 4mbit is wanted, and not there")),
+    "firewall": (firewall, "plan", nothing, ("firewall = limited is wanted, and not there",)),
+    "routes": (
+        routed,
+        "_routes",
+        elsewhere,
+        ("192.0.2.2/32 is not routed to it", "203.0.113.7/32 is routed to it, and is not its own", "2001:db8::1/128 is not routed to it"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_left_out_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    module, function, instead, says = PLANTED[name]
+    monkeypatch.setattr(module, function, instead)
+    running(cloud)
+    found = wrong(cloud)
+    for each in says:
+        assert any(text.endswith(each) for text in found), found
+
+
+def test_an_address_of_ipv6_that_is_routed_on_two_nodes_is_seen(cloud: MockCloud) -> None:
+    running(cloud)
+    here, there = (cloud.nodes[node].host for node in (FIRST, SECOND))
+    there.add_tap("tap9", 7)
+    link = there.kernel.named("tap9")
+    assert link is not None
+    there.kernel.routes += [route._replace(index=link.index) for route in here.kernel.routes if route.destination.endswith("/128")]
+    assert always(cloud) == ["2001:db8::1/128 is routed on mock1 and mock2"]
+
+
+def test_an_instance_that_somebody_has_edited_is_said_and_ends_nothing(cloud: MockCloud) -> None:
+    running(cloud)
+    path = Path(cloud.root, "servers", FIRST, "vms", f"{vm_uuid('web1')}.json")
+    for text in ("nonsense", "[]", '{"interfaces": [{}]}'):
+        path.write_text(text)
+        assert always(cloud) == [] and f"{path} is not what mockcloud has written" in wrong(cloud)
