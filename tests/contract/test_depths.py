@@ -31,12 +31,27 @@ WAYS = {"memory": (TREE, False), "tree": (TREE, True), "namespace": (NAMESPACE, 
 NODES = 20 if FULL else 3
 SEEDS = range(1, 4 if FULL else 2)
 LENGTH = 30 if FULL else 12
-BY_TIME = ("alive", "gone", "leader")
+BY_TIME = ("alive", "gone", "leader", "clock")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 LEFT_OUT = (*BY_TIME, "history", "ledger")
 #: Of what is said: when, and at which revision.
 TIMES = frozenset(
-    ("created", "monotonic", "since", "until", "made", "time", "joined", "revision", "applied", "request", "incarnation", "freed", "came")
+    (
+        "created",
+        "monotonic",
+        "since",
+        "until",
+        "made",
+        "time",
+        "joined",
+        "revision",
+        "applied",
+        "request",
+        "incarnation",
+        "freed",
+        "came",
+        "settles",
+    )
 )
 
 

@@ -16,7 +16,7 @@ from tests.support.killing_steps import opened
 
 PAIR = ({"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"})
 #: What is written as time goes by: signs of life, whose leases end while nobody runs.
-BY_TIME = ("alive", "gone", "leader")
+BY_TIME = ("alive", "gone", "leader", "clock")
 
 
 def populate(cloud: MockCloud) -> None:

@@ -27,8 +27,8 @@ from tests.support.registry import NODES
 from tests.support.sim import UUIDS, nic
 from tests.unit.mockcloud.test_registry import joined
 
-#: What is written as time goes by: signs of life.
-BY_TIME = ("alive", "gone", "leader")
+#: What is written as time goes by: signs of life, and since when the clock goes right.
+BY_TIME = ("alive", "gone", "leader", "clock")
 SECONDS = 60.0  #: less than until the first comparison
 Store = dict[str, tuple[bytes, int]]
 
