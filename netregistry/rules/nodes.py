@@ -86,9 +86,12 @@ def forget(draft: Draft, part: Part) -> Done:
     node = _there(draft, part.target)
     key = keys.node(node.uuid)
     matched(draft, key, part.match)
-    if draft.view.alive(node.uuid) is not None and not forced(part):
-        raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
-    draft.expect(keys.alive(node.uuid))  # it may come to life at another service
+    alive = keys.alive(node.uuid)
+    draft.expect(alive)  # it may come to life at another service
+    if draft.view.alive(node.uuid) is not None:
+        if not forced(part):
+            raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
+        draft.delete(alive)  # who joins under its UUID next is another one, and need not wait for the end of its lease
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
     if draft.view.all("authorities"):

@@ -369,3 +369,13 @@ def test_nodes_join_once_and_say_their_own_names(two: Nodes) -> None:
     registry.report(first, about={"provided": ["admin"], "version": "1.0"})
     assert missing_tags(registry.local.view, first.name) == ("external",)
     assert missing_tags(registry.local.view, Identity("node", "x").name) == ()
+
+
+def test_who_joins_under_a_forgotten_nodes_uuid_does_not_wait_for_the_end_of_its_lease(two: Nodes) -> None:
+    """A machine that was installed anew has another incarnation, and would be taken for a twin."""
+    two.registry.do("node.forget", two.nodes[1].name, {"force": True})
+    two.registry.passes(0)
+    two.registry.join(1)
+    two.sign_on(1, "22222222-0000-4000-8000-000000000000")
+    two.says(1, "running")
+    assert two.shown.state == "running"
