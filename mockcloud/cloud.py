@@ -92,8 +92,14 @@ class MockCloud:
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()
-        if self.service:
-            self.networks.claim(self._name)
+        try:
+            if self.service:
+                self.networks.claim(self._name)
+        except BaseException:  # it is another cloud's
+            self.registry.stop()
+            self.watcher.close()
+            self.scheduler.close()
+            raise
 
     def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
