@@ -69,7 +69,7 @@ class Token(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who has a certificate. ``serial``: of the latest one; those up to ``floor`` are revoked. ``kept``: the end of the last of all.
+    """Say who has a certificate. ``serial``: of the latest one; those up to ``floor`` are revoked. ``kept``: the end of the last of all.
 
     ``before``: the authority of the certificate by which the latest one was asked for, where that is by another one, as long as nobody has
     come by it: it may have been lost on its way, or not been kept. "": it is used.

@@ -130,6 +130,12 @@ class Secured:
         finally:
             connection.close()
 
+    def connected(self, one: Credentials) -> ssl.SSLSocket:
+        """Give a connection by a certificate, on which nothing was asked yet: whoever asks closes it."""
+        made = self.shown(one).context().wrap_socket(socket.create_connection(("localhost", self.port)), server_hostname="localhost")
+        made.settimeout(SECONDS)
+        return made
+
     def counted(self, reason: str) -> int:
         """Give how many were turned away for a reason, as /metrics says."""
         text = self.local.say("GET", "/metrics").body.decode()
@@ -139,6 +145,15 @@ class Secured:
     @property
     def lines(self) -> list[str]:
         return self.local.log.lines
+
+
+def status_of(each: socket.socket) -> int:
+    """Ask on an open connection what the service can do, and give the status of the answer, a JSON object."""
+    each.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    said = each.recv(1 << 16)
+    while said and not said.endswith(b"}"):  # the head may come by itself
+        said += each.recv(1 << 16)
+    return int(said[9:12] or 0)
 
 
 def free_port() -> int:

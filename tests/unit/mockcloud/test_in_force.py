@@ -1,4 +1,4 @@
-"""What protects and limits a guest is looked for in the tables of kernels: planted bugs that leave it out are seen."""
+"""Check that what protects and limits a guest is looked for in the tables of kernels: bugs planted that leave it out are seen."""
 
 from __future__ import annotations
 

@@ -439,7 +439,7 @@ def test_a_tap_that_two_instances_have_stops_their_node_alone(run: Mockcloud) ->
 
 
 def test_an_instance_that_is_refused_leaves_nothing(run: Mockcloud) -> None:
-    """What is right the next time has what is said then, and all of it goes with its deletion."""
+    """Check that what is right the next time has what is said then, and all of it goes with its deletion."""
     three = ("--nic", "network=blue,ip=192.0.2.5", "--nic", "network=blue", "--nic", "network=blue,mode=bridgd")
     run("instance", "create", "web1", "--node", "mock1", *three, status=64)
     assert run.json("instance", "list")["instances"] == [] and checked(run) == []

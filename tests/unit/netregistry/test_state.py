@@ -178,19 +178,14 @@ def test_a_report_that_goes_while_others_are_settled(two: Nodes) -> None:
     assert settled == 2 and [each for each in leading.view.all("seen").values() if each.settles] == []
 
 
-def test_what_a_third_node_runs_is_a_conflict_at_once() -> None:
+@pytest.mark.parametrize("order", [(0, 2, 1), (0, 1, 2)], ids=["before it comes", "afterwards"])
+def test_what_a_third_node_runs_is_a_conflict_at_once(order: tuple[int, ...]) -> None:
     three = Nodes(3)
-    three.says(0, "running")
-    three.says(2, "running")
-    three.says(1, "incoming")
-    three.says(1, "running")
+    for number in order:
+        if number == 1:
+            three.says(1, "incoming")
+        three.says(number, "running")
     assert three.shown.state == "conflict"
-    other = Nodes(3)
-    other.says(0, "running")
-    other.says(1, "incoming")
-    other.says(1, "running")
-    other.says(2, "running")
-    assert other.shown.state == "conflict"
 
 
 def test_a_node_cannot_say_itself_from_where_a_guest_came(two: Nodes) -> None:

@@ -29,7 +29,7 @@ DISK = scenario(Step("disk", at=5.0, lasts=10.0), WEB2, STOP)
 
 
 def test_a_full_disk_and_a_file_for_the_log_change_nothing(tmp_path: Path) -> None:
-    """What nodes say of a disk that is full names files of the cloud's folder."""
+    """Check that what nodes say of a disk that is full names files of the cloud's folder."""
     found = [play(DISK, str(tmp_path / "a" / "cloud"), 7)]
     for folder in ("b", "another"):
         with open(tmp_path / f"{folder}.log", "w", encoding="utf-8") as file:

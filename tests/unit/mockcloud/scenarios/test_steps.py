@@ -34,7 +34,7 @@ def said(result: Result) -> list[str]:
 
 
 def test_a_task_at_a_number_of_actions_does_not_wait_for_later_ones(tmp_path: Path) -> None:
-    """What is due first is done first, whether a time or a number says when."""
+    """Check that what is due first is done first, whether a time or a number says when."""
     given = {"name": "web1"}
     found = played(tmp_path, Step("start", at=30.0, given=given), Step("stop", step=100, given=given), Step("stop", at=31.0, given=given))
     tasks = [each for each in found.outcomes if each.text.startswith(("start ", "stop "))]

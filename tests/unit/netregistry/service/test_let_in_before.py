@@ -1,4 +1,6 @@
-"""Who was let in while his certificate counted does nothing by it afterwards: not when his body comes late, nor when his turn does."""
+"""Check that who was let in while his certificate counted does nothing by it afterwards: neither when his body comes late,
+nor when his turn does.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from netregistry.credentials import Credentials
 from netregistry.model.certificate import Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
@@ -22,7 +21,7 @@ from netregistry.service.registry import Registry as ServedRegistry
 from netregistry.service.streams import OF_ONE, Channel, Streams
 from tests.support.registry import NODES, Registry
 from tests.support.service import SECONDS, Lines, served
-from tests.support.tls import secured
+from tests.support.tls import secured, status_of
 
 AGENT = "cccccccc-1111-4111-8111-111111111111"
 
@@ -143,23 +142,9 @@ def test_all_certificates_of_one_identity_have_one_share(tmp_path: Path, monkeyp
     with secured(tmp_path, Limits(rate=0.001, burst=10.0)) as registry, contextlib.ExitStack() as stack:
         certificates = [registry.join("reader", "ann") for _ in range(2)]
         other = registry.join("reader", "bob")
-
-        def opened(one: Credentials) -> socket.socket:
-            plain = socket.create_connection(("localhost", registry.port))
-            found = stack.enter_context(registry.shown(one).context().wrap_socket(plain, server_hostname="localhost"))
-            found.settimeout(SECONDS)
-            return found
-
-        def asked(each: socket.socket) -> bytes:
-            each.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            said = each.recv(1 << 16)
-            while said and not said.endswith(b"}"):  # the head may come by itself
-                said += each.recv(1 << 16)
-            return said[9:12]
-
-        there = [opened(certificates[number]) for number in (0, 1, 0)]
-        assert [asked(each) for each in there] == [b"200"] * 3
+        there = [stack.enter_context(registry.connected(certificates[number])) for number in (0, 1, 0)]
+        assert [status_of(each) for each in there] == [200] * 3
         with contextlib.suppress(ConnectionError):
             assert not there[0].recv(1), "the third one has ended the first"
-        assert [asked(there[1]) for _ in range(8)] == [b"200"] * 7 + [b"429"], "ten of all together: by its own certificate it is the ninth"
-        assert asked(opened(other)) == b"200"
+        assert [status_of(there[1]) for _ in range(8)] == [200] * 7 + [429], "ten of all together: by its own certificate it is the ninth"
+        assert status_of(stack.enter_context(registry.connected(other))) == 200

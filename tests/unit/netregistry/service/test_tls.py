@@ -20,7 +20,7 @@ from netregistry.service.limits import Limits
 from runtime.errors import NetcommonError
 from tests.support.registry import NODES
 from tests.support.service import SECONDS
-from tests.support.tls import Secured, Shown, forged, forged_authority, free_port, secured
+from tests.support.tls import Secured, Shown, forged, forged_authority, free_port, secured, status_of
 
 
 @pytest.fixture
@@ -264,26 +264,16 @@ def test_one_certificate_keeps_nobody_else_out(tmp_path: Path, monkeypatch: pyte
         other, again = registry.join("node", NODES[1]), registry.join("node", NODES[0], new=False)
 
         def opened(one: Credentials) -> socket.socket:
-            plain = socket.create_connection(("localhost", registry.port))
-            found = stack.enter_context(registry.shown(one).context().wrap_socket(plain, server_hostname="localhost"))
-            found.settimeout(SECONDS)
-            return found
-
-        def answered(each: socket.socket) -> bool:
-            each.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            said = each.recv(1 << 16)
-            while said and not said.endswith(b"}"):  # the head may come by itself
-                said += each.recv(1 << 16)
-            return said.startswith(b"HTTP/1.1 200 ")
+            return stack.enter_context(registry.connected(one))
 
         first = [opened(each) for each in (other, again)]
-        assert all(map(answered, first))
+        assert [status_of(each) for each in first] == [200, 200]
         held = [opened(lost) for _ in range(6)]
         registry.local.until(lambda: registry.counted("busy") == 3)
         for each in held[:3]:
             with contextlib.suppress(ConnectionError):
                 assert not each.recv(1)
-        assert all(map(answered, first))
+        assert [status_of(each) for each in first] == [200, 200]
         mine = [again]
 
         def crowded() -> bool:
@@ -298,7 +288,7 @@ def test_one_certificate_keeps_nobody_else_out(tmp_path: Path, monkeypatch: pyte
         registry.local.until(crowded)
         assert len(mine) > 5
         registry.local.until(lambda: lets_in(registry, other))
-        assert answered(first[0])
+        assert status_of(first[0]) == 200
 
 
 def lets_in(registry: Secured, one: Credentials) -> bool:

@@ -86,7 +86,7 @@ def test_messages_of_a_whole_table_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_spoof_guards_tables_are_all_kept_and_nothing_of_many_nics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is put back for many NICs at once, and their tables again and again: a socket of the agent's lives as long as that."""
+    """Put back what many NICs have at once, and their tables again and again: a socket of the agent's lives as long as that."""
     asked: list[int] = []
     steps = encode.steps
 
