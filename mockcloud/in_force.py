@@ -11,6 +11,7 @@ import tomllib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from netcommon.host.api.datapath import UNICAST
 from netcommon.host.api.facts import AF_INET, AF_INET6
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mockcloud.node import MockNode
-    from netcommon.host.api.facts import Link
+    from netcommon.host.api.facts import Link, Route
+    from netcommon.host.api.host import View
 
 INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 LENGTHS = {AF_INET: "/32", AF_INET6: "/128"}  #: of a route to one host
@@ -36,6 +38,12 @@ def settings_of(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def host_routes(view: View) -> Iterator[Route]:
+    """Give the routes that forward to one host. Those of a device's own link-local address, local and anycast, are the kernel's."""
+    for family, length in LENGTHS.items():
+        yield from (route for route in view.routes(family) if route.type == UNICAST and route.destination.endswith(length))
+
+
 def lacking(node: MockNode, item: Mapping[str, Any], nic: Mapping[str, Any], link: Link, settings: Mapping[str, Any]) -> Iterator[str]:
     """Say what is not so of a NIC that runs. ``item``: what the registry wants of it; ``nic``: as its guest was started."""
     with node.inside:
@@ -46,12 +54,7 @@ def lacking(node: MockNode, item: Mapping[str, Any], nic: Mapping[str, Any], lin
 
 def _of_routes(node: MockNode, nic: Mapping[str, Any], link: Link) -> Iterator[str]:
     view = node.machine.view()
-    hosts = {
-        route.destination
-        for family, length in LENGTHS.items()
-        for route in view.routes(family)
-        if route.index == link.index and route.destination.endswith(length)
-    }
+    hosts = {route.destination for route in host_routes(view) if route.index == link.index}
     wanted = {each + LENGTHS[AF_INET6 if ":" in each else AF_INET] for each in _hosts(nic)} if nic["mode"] == "routed" else set[str]()
     yield from (f"{each} is not routed to it" for each in sorted(wanted - hosts))
     yield from (f"{each} is routed to it, and is not its own" for each in sorted(hosts - wanted))

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.in_force import LENGTHS, lacking, settings_of
+from mockcloud.in_force import host_routes, lacking, settings_of
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 
@@ -126,14 +126,14 @@ def _in_force(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
     for machine in cloud.nodes.values():
         with machine.inside:
             view = machine.machine.view()
-            links, found = view.links(), (*view.routes(AF_INET), *view.routes(AF_INET6))
+            links, found = view.links(), list(host_routes(view))
         taps = {link.index: link for link in links if link.kind == "tun" and link.holders}
         for link in taps.values():
             uuid = link.alias.partition(" ")[0]
             if uuid in nics and link.up:
                 where.setdefault(uuid, []).append(machine.name)
         for route in found:
-            if route.index in taps and route.destination.endswith(LENGTHS[route.family]):
+            if route.index in taps:
                 routes.setdefault(route.destination, set()).add(machine.name)
     for uuid, names in where.items():
         if len(names) > 1 and nics[uuid] not in moving:

@@ -19,7 +19,8 @@ from mockcloud.invariants import fitting as wrong
 from mockcloud.stored import vm_uuid
 from mockcloud.sysinfo import node_uuid
 from netcommon.features.base import Part
-from netcommon.host.api.facts import AF_INET
+from netcommon.host.api.datapath import ANYCAST, LOCAL
+from netcommon.host.api.facts import AF_INET, AF_INET6, Route
 from netcommon.operations.route import GuestRoute
 from tests.support.killing_steps import opened
 
@@ -102,6 +103,18 @@ def test_an_address_of_ipv6_that_is_routed_on_two_nodes_is_seen(cloud: MockCloud
     assert link is not None
     there.kernel.routes += [route._replace(index=link.index) for route in here.kernel.routes if route.destination.endswith("/128")]
     assert always(cloud) == ["2001:db8::1/128 is routed on mock1 and mock2"]
+
+
+def test_what_a_kernel_routes_to_itself_is_no_guests(cloud: MockCloud) -> None:
+    """A device's link-local address is in the kernel's local table, with its subnet's anycast address, on every node."""
+    running(cloud)
+    perform(cloud, "create", {"name": "web2", "node": "mock2", "nics": NICS, "start": True})
+    for node in (FIRST, SECOND):
+        kernel = cloud.nodes[node].host.kernel
+        for link in [link for link in kernel.links.values() if link.kind == "tun"]:
+            for kind, destination in ((LOCAL, "fe80::fc2c:97ff:fe09:8b82/128"), (ANYCAST, "fe80::/128")):
+                kernel.routes.append(Route(AF_INET6, 255, destination, link.index, 2, type=kind))
+    assert wrong(cloud) == [] == always(cloud)
 
 
 def test_an_instance_that_somebody_has_edited_is_said_and_ends_nothing(cloud: MockCloud) -> None:
