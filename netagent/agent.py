@@ -317,6 +317,8 @@ class Agent:
         if not dot or suffix != "runtime":
             return None
         self._jobs.runtime_written(instance)
+        for entry in self._nics.of_instance(instance):  # its guest has arrived, perhaps, and that is to be told of each
+            self._joined.marked(entry.uuid)
         return Changed(((INSTANCE, instance),))
 
     # -- from time to time

@@ -107,6 +107,10 @@ class Nics:
             found.update(self._about.get(mark, {}))
         return (self._entries[key] for key in found)
 
+    def of_instance(self, instance: str) -> Iterator[Entry]:
+        """Give the entries of an instance's NICs."""
+        return (entry for entry in self.all() if entry.instance == instance)
+
     def switched(self) -> bool:
         """Tell whether any of them is about a bridge of Open vSwitch. For any thread."""
         return any(entry.switched for entry in self.all())

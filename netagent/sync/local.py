@@ -13,6 +13,7 @@ from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
+from netcommon.lifecycle.migration import awaited
 from netcommon.operations.link import down_mark, marked
 from netcommon.options.schema import OPTIONS
 from netcommon.options.shown import tag_text
@@ -134,7 +135,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
     nic = standing.nic
     report = Report(
         nic=record.uuid,
-        state="incoming" if record.incoming else "running",
+        state="incoming" if record.incoming or awaited(node, standing) else "running",
         tap=record.device,
         mac=nic.mac,
         ip=_host(nic.ip),

@@ -39,7 +39,7 @@ def incoming(node: Node, nic: Nic, call: Call) -> bool:
 
 
 def awaited(node: Node, record: Record) -> bool:
-    """Tell whether the guest of a NIC that is up, and is to be changed, is still on its way: what may be on one node only is owed.
+    """Tell whether the guest of a NIC that is up is still on its way, so that what may be on one node only is owed.
 
     Of a NIC that had nothing such its record does not tell.
     """

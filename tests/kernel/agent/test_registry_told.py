@@ -82,6 +82,30 @@ def test_drift_is_told(node: Node, registry: Served) -> None:
         assert item(client, uuid)["shown"]["state"] == "running"
 
 
+def test_a_guest_of_ganeti_is_incoming_until_its_runtime_file_is_there(node: Node, registry: Served) -> None:
+    """A bridged NIC that owes its guest nothing is told as incoming too: on a migration's target Ganeti writes that file last."""
+    conf = Path(f"{Paths().kvm_run}/conf")
+    conf.mkdir(parents=True)
+    node.bridge("br0")
+    node.tap("tap0")
+    nic = environment(MODE="bridged", LINK="br0", IP="")
+    uuid, client = nic["INTERFACE_UUID"], registry.client()
+
+    def state() -> str:
+        found = [each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
+        return found[0] if found else ""
+
+    with agent(settings=SETTINGS) as running:
+        running.rested()
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.took(lambda: state() != "", 20, "it is told")
+        assert state() == "incoming"
+        (conf / "new").write_text("[[], [], {}, []]")
+        (conf / "new").rename(conf / f"{nic['INSTANCE']}.runtime")
+        took = running.took(lambda: state() == "running", 20, "its guest is told to be here")
+        assert took < 6, took
+
+
 def test_run_that_was_unmounted_takes_nothing_away(node: Node, registry: Served) -> None:
     """Nothing can be told of what is on the node: there is an alarm, and not one NIC goes from the registry."""
     node.bridge("br0")
