@@ -449,7 +449,7 @@ class Machine:
 
     def _refused(self) -> str:
         """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
-        aside, parts = self.outbox.aside, (self.ownership.apart, self.ownership.refused, self.wishes.refused())
+        aside, parts = self.outbox.aside, (*self.ownership.not_taken, self.wishes.refused())
         if not (aside or any(parts)):
             return ""
         refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}

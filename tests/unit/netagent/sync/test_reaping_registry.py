@@ -282,6 +282,47 @@ def test_a_nic_that_was_gone_for_a_moment_when_it_was_to_be_added_is_added() -> 
     assert (asked.method, asked.uuid) == ("POST", NICS[0])
 
 
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_what_is_not_in_time_twice_is_an_alarm_until_it_is_taken(method: str) -> None:
+    """The clock of the node or of the registry is wrong. Once it may have been on its way for long."""
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun(*([nic(0, name="old")] if method == "PATCH" else ()))
+    turned.up(0)
+    turned.here[NICS[0]] = turned.here[NICS[0]]._replace(fields={"name": "new"})
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    turned.take(Send)
+    turned.tell(Answered(None, "e:11"))
+    turned.told(ready="e:11")
+    turned.passes(1.0)
+    asked, alarms = 0, []
+    for _second in range(600):
+        turned.passes(1.0)
+        turned.told(ready="e:11")
+        alarms.append(turned.alarms.get("registry-refused", ""))
+        if found := [each for each in turned.asked if isinstance(each, Ask)]:
+            assert (turned.take(Ask).method, found[0].uuid) == (method, NICS[0])
+            asked += 1
+            turned.tell(Failed(Failure("outdated", f"it was made at {turned.now}, which is not yet")))
+            assert asked > 1 or turned.alarms.get("registry-refused", "") == ""
+    assert 10 < asked < 30, "not on and on: reports wait behind each refusal"
+    assert len(set(alarms[30:])) == 1 and NICS[0] in alarms[-1] and "which is not yet" in alarms[-1]
+    while not [each for each in turned.asked if isinstance(each, Ask)]:
+        turned.passes(1.0)
+    turned.take(Ask)
+    turned.tell(Answered(None, "e:12"))
+    assert turned.alarms["registry-refused"] == ""
+
+
+def test_a_removal_that_is_not_in_time_is_an_alarm() -> None:
+    turned = Comparing(cap=1)
+    turned.compared()
+    turned.passes(40.0)
+    assert turned.take(Ask).method == "DELETE"
+    turned.tell(Failed(Failure("outdated", "which is not yet")))
+    assert turned.alarms["registry-refused"] == f"{NICS[0]}: which is not yet"
+
+
 def test_marks_stand_where_reports_were_refused() -> None:
     turned = Turned()
     turned.begun(nic(0))
