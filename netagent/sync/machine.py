@@ -238,7 +238,7 @@ class Machine:
         asked, self.line.flight = self.line.flight, None
         if asked is None:
             return
-        self.line.heard(now)
+        self.line.answered(asked, now)
         try:
             if event.revision:
                 self.inbox.proves(revision_of(event.revision))
@@ -298,7 +298,7 @@ class Machine:
         failure = event.failure
         if failure.kind:
             self.line.heard(now)
-        self.line.failed(failure, now, self._pause())
+        self.line.failed(asked, failure, now, self._pause())
         if failure.lie:
             self._lied(failure.text, now)
         elif failure.kind == "epoch":

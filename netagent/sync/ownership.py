@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netagent.sync.connection import AGAIN
 from netagent.sync.jobs import NEVER
 from netagent.sync.messages import Ask, List
 from netagent.sync.outbox import STOPPED
@@ -32,8 +33,6 @@ PLACED = ("network",)
 INCOMING, RUNNING = "incoming", "running"
 ADD, SET, DELETE = "nic.add", "nic.set", "nic.delete"
 METHODS: dict[str, Any] = {ADD: "POST", SET: "PATCH", DELETE: "DELETE"}
-#: Answers after which the same request is sent again; "" is none.
-AGAIN = frozenset(("", "busy", "waiting", "unsure", "unavailable", "too-many"))
 #: Answers that say that it was changed meanwhile: what is to be done is found anew.
 CHANGED = frozenset(("stale", "match", "missing", "epoch"))
 OFTEN = 6  #: comparisons that are tried until the next one is due, where one was not possible

@@ -10,6 +10,7 @@ import pytest
 
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import connection, driver, hands
+from netagent.sync.messages import AskNode, Failure
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle.push import applied
 from netregistry.service import queries
@@ -194,6 +195,13 @@ def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: 
         agent.broken = False
         agent.until(lambda: shown(service), "it is made known")
         agent.until(lambda: sync.machine.idle, "nothing is left")
+
+
+def test_the_status_says_what_a_service_does_not_do(agent: Agent, sim: Sim, service: Served) -> None:
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.idle, "it is in step")
+        sync.machine.line.failed(AskNode(), Failure("unavailable", "the store is full"), sync._now(), 60.0)
+        assert sync.status()["registry"] == "in step, but for what it does not do: the store is full"
 
 
 def test_no_registry_there(sim: Sim, tmp_path: Path) -> None:
