@@ -37,7 +37,7 @@ METHODS: dict[str, Any] = {ADD: "POST", SET: "PATCH", DELETE: "DELETE"}
 CHANGED = frozenset(("stale", "match", "missing", "epoch"))
 OFTEN = 6  #: comparisons that are tried until the next one is due, where one was not possible
 HELD = 30.0  #: seconds until a NIC is asked for again that the registry had as another's, or that was not in time twice
-SURVEY_AGAIN = 60.0  #: seconds until an inventory that was not complete is taken again
+SURVEY_AGAIN = 60.0  #: seconds until an inventory that was not complete is taken again, and again as many each time, up to a comparison's
 
 
 class _Candidate(NamedTuple):
@@ -85,7 +85,9 @@ class Ownership:
         self._survey: Surveyed | None = None
         self._lists: list[Any] = []
         self._comparing = False
-        self._survey_at = NEVER  # when the inventory of the beginning is due
+        self._survey_at = NEVER  # when the inventory of the beginning is due, or another one after one that was not complete
+        self._incomplete = 0  # inventories that were not complete, one after the other
+        self._undecided = ""  # why the latest comparison has removed nothing
 
     @property
     def busy(self) -> bool:
@@ -350,12 +352,20 @@ class Ownership:
             self._survey, self._lists = None, []
 
     def surveyed(self, event: Surveyed, now: float) -> None:
-        """Take an inventory: what of it the registry does not know is marked."""
+        """Take an inventory: what of it the registry does not know is marked.
+
+        One that is not complete is taken again soon: a hook at work is no alarm, unless there is one still.
+        """
         here, told = event.nics, self._outbox.told
         for uuid, local in here.items():
             if not self._outbox.knows(uuid, local):
                 self._outbox.mark(uuid)
-        if not event.problem:
+        self._incomplete = self._incomplete + 1 if event.problem else 0
+        if event.problem:
+            longest = self._rules.every / OFTEN
+            wait = min(SURVEY_AGAIN * (self._incomplete - 1), longest) if self._incomplete > 1 else self._rules.confirm
+            self._survey_at = now + wait
+        else:
             self._survey_at = NEVER
             for uuid in told:
                 if uuid not in here:
@@ -363,7 +373,11 @@ class Ownership:
         if self._comparing:
             self._survey = event
         if event.problem:
-            self._decide(found(self._node, event, told, (), ()), now)
+            self._abort()
+        self._doubt_inventory(found(self._node, event, told, (), ()).problem if self._incomplete > 1 else self._undecided)
+
+    def _doubt_inventory(self, why: str) -> None:
+        self._alarm(INVENTORY, f"nothing is removed from the registry: {why}" if why else "")
 
     def asking(self, now: float) -> Asking | None:
         """Give what is to be asked of the registry."""
@@ -387,7 +401,8 @@ class Ownership:
     def _decide(self, what: Found, now: float) -> None:
         """Do what a comparison has found: few at a time, and nothing without a whole picture."""
         self._abort()
-        self._alarm(INVENTORY, f"nothing is removed from the registry: {what.problem}" if what.problem else "")
+        self._undecided = what.problem
+        self._doubt_inventory(what.problem)
         if what.problem:
             return
         for uuid in what.reports:
