@@ -28,7 +28,7 @@ def gone(node: Node, uuid: str, asked: Client) -> Gone:
     pages = list(asked.pages("nics", master=f"node:{uuid}"))
     mastered = [item for page in pages for item in page["items"]]
     what = found(uuid, survey, told, (), mastered)
-    going = {stray.uuid for stray in what.strays}
+    going = {stray.uuid for stray in what.strays if not node.store.elsewhere(stray.uuid)}
     return Gone(pages[0]["revision"], tuple(item for item in mastered if item["nic"]["uuid"] in going), what.problem)
 
 

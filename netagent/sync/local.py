@@ -1,7 +1,7 @@
 """Tell what NICs there are on the node, as a registry is told: from records and definitions, never from memory.
 
-A NIC of which nobody can tell for the moment (a hook is at work; its record is gone, and its tap is there) is left open: that is neither
-running nor gone.
+A NIC of which nobody can tell for the moment (a hook is at work; its record is gone, and its tap is there; it is up in another network
+namespace) is left open: that is neither running nor gone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from runtime.errors import NetcommonError
 from runtime.record import APPLYING, REVERTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netregistry.model.node import About
@@ -47,27 +48,22 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
     view = node.host.view()
     found: dict[str, Local] = {}
     unclear: set[str] = set()
-    marks: set[str] | None = None
+    marks: Mapping[str, str] | None = None
     for uuid in uuids:
         try:
-            record = _record(node, uuid)
-            nic = definitions.read(node.paths, uuid)
-            if record is not None:
+            record, nic = _record(node, uuid), definitions.read(node.paths, uuid)
+            if record is not None and not _is_left(node, view, record):
                 found[uuid] = _local(node, view, record, nic, applied)
                 continue
+            if record is None:
+                marks = _marks(view) if marks is None else marks
+                if uuid in marks or node.store.elsewhere(uuid) or (nic is not None and _is_held(node, view, nic)):
+                    unclear.add(uuid)  # its record may be lost, or another namespace of this node has it
+                    continue
             if nic is not None:
-                if _is_there(view, nic):
-                    unclear.add(uuid)
-                else:
-                    found[uuid] = _stopped(nic)
-                continue
+                found[uuid] = _stopped(nic)
         except (Unclear, NetcommonError):
             unclear.add(uuid)
-            continue
-        if marks is None:
-            marks = {link.alias.partition(" ")[0] for link in view.links() if marked(link)}
-        if uuid in marks:
-            unclear.add(uuid)  # its record may be lost
     return Looked(found, frozenset(unclear), about, node.clock.wall())
 
 
@@ -76,6 +72,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     found: dict[str, Local] = {}
     problems: list[str] = []
     defined: dict[str, Nic] = {}
+    bare: list[str] = []
     try:
         view = node.host.snapshot()
         if not view.links():
@@ -84,18 +81,22 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
         defined = {nic.uuid: nic for nic in nics}
         problems += wrong
         recorded: set[str] = set()
+        devices: set[int] = set()
         for record in node.store.each(problems):
-            recorded.add(record.uuid)
-            if record.moved or not _ours(node, record):
+            devices.add(record.ifindex)
+            left = _ours(node, record) and _is_left(node, view, record)
+            recorded.update([] if left else [record.uuid])
+            if record.moved or left or not _ours(node, record):
                 continue
             try:
                 found[record.uuid] = _local(node, view, record, defined.get(record.uuid), applied)
             except Unclear as error:
                 problems.append(str(error))
-        there = [link for link in view.links() if marked(link)]
-        lost = {link.alias.partition(" ")[0]: link.name for link in there if link.alias.partition(" ")[0] not in recorded}
+        lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
+        bare = [] if node.settings.tap_alias else [link.name for link in view.links() if _is_bare(link) and link.index not in devices]
+        there = found.keys() | recorded | lost.keys()
         for uuid, nic in defined.items():
-            if uuid not in found and uuid not in recorded and uuid not in lost:
+            if not (uuid in there or nic.interface in bare or node.store.elsewhere(uuid)):
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
@@ -103,7 +104,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(bare))
 
 
 def _record(node: Node, uuid: str) -> Record | None:
@@ -115,12 +116,26 @@ def _ours(node: Node, record: Record) -> bool:
     return record.boot == node.identity.boot and record.netns == node.identity.netns
 
 
-def _is_there(view: View, nic: Nic) -> bool:
-    """Tell whether a defined NIC's device bears its mark: it is up, and its record is lost."""
-    link = view.link(nic.interface) if nic.interface else None
-    if link is None or not marked(link) or link.alias == down_mark(nic.uuid):
-        return False
-    return link.alias.partition(" ")[0] == nic.uuid
+def _is_left(node: Node, view: View, record: Record) -> bool:
+    """Tell whether a NIC has gone with its device, and its record tells only what of it could not be undone yet."""
+    return record.state == REVERTING and not alive(node, view, record)
+
+
+def _marks(view: View) -> dict[str, str]:
+    """Give the NICs of which a device bears the mark, whatever it is called by now; not those that were taken down."""
+    there = ((link.alias.partition(" ")[0], link) for link in view.links() if marked(link))
+    return {uuid: link.name for uuid, link in there if link.alias != down_mark(uuid)}
+
+
+def _is_held(node: Node, view: View, nic: Nic) -> bool:
+    """Tell whether the device of a defined NIC is in use and on no record, on a node whose devices bear no mark. Raises NetcommonError."""
+    link = view.link(nic.interface) if nic.interface and not node.settings.tap_alias else None
+    return link is not None and _is_bare(link) and node.store.by_device(nic.interface) is None
+
+
+def _is_bare(link: Link) -> bool:
+    """Tell whether a tap is in use, and says of nobody's NIC that it is its device."""
+    return link.holders > 0 and not marked(link)
 
 
 def _stopped(defined: Nic) -> Local:
@@ -130,7 +145,7 @@ def _stopped(defined: Nic) -> Local:
 def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied) -> Local:
     """Give a NIC as it is. Raises Unclear, NetcommonError."""
     if record.state in (APPLYING, REVERTING):
-        raise Unclear(f"a hook is at work on {record.nic.label}")
+        raise Unclear(f"a hook is at work on {record.nic.label}, or has died at it ({record.state})")
     standing = record.before or record
     nic = standing.nic
     report = Report(
@@ -177,7 +192,7 @@ def _drift(node: Node, view: View, record: Record) -> tuple[str, ...]:
     if not alive(node, view, record):
         return ()
     try:
-        return tuple(sorted({operation.KIND for operation, _text in execute.drift(view, execute.decode(record)[0], strict=True)}))[:MOST]
+        return tuple(sorted({operation.KIND for operation, _text in execute.drift(view, execute.decode(record)[0])}))[:MOST]
     except NetcommonError:
         return ()
 

@@ -89,12 +89,13 @@ class Looked(NamedTuple):
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
 
-    ``defined``: how many are.
+    ``defined``: how many are. ``bare``: taps that are in use and on no record, where devices bear no mark (the setting tap_alias).
     """
 
     nics: Mapping[str, Local]
     problem: str = ""
     defined: int = 0
+    bare: tuple[str, ...] = ()
 
 
 class Left(NamedTuple):

@@ -65,6 +65,8 @@ def found(
     )
     if strays and not survey.defined:
         return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
+    if strays and survey.bare:
+        return Found(problem=f"on no record, in use, and without a mark that says of which NIC it is: {', '.join(survey.bare[:5])}")
     return Found(strays, away, tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told))
 
 

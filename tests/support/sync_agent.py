@@ -36,6 +36,7 @@ class Agent:
         self.failures: list[Exception] = []
         self.broken = False
         self.asked: list[str] = []
+        self.surveys = 0
 
     @contextmanager
     def running(self) -> Iterator[Sync]:
@@ -53,6 +54,7 @@ class Agent:
 
     def _put(self, key: Key, job: Callable[[Any], None], _today: bool) -> None:
         self.asked.append(key.sort)
+        self.surveys += key.name == "survey"
         worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
 
         def run() -> None:
@@ -74,6 +76,11 @@ class Agent:
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             self.loop.turn(0.05)
+
+    def compared(self) -> None:
+        """Let three comparisons with the registry begin: by the last one what the first has found is done."""
+        before = self.surveys
+        self.until(lambda: self.surveys >= before + 3, "what there is on the node is compared with the registry")
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
         limit = time.monotonic() + LIMIT

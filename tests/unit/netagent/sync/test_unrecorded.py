@@ -1,0 +1,141 @@
+"""What only looks gone is neither told as stopped nor removed: lost records, renamed devices, another namespace; and what is left over."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from netcommon.host.api.host import Answer
+from netcommon.host.api.requests import DeleteFile
+from netcommon.host.simulated.view import MemoryView
+from runtime import definitions
+from runtime.errors import HostRefused, NetcommonError
+from runtime.nic import Nic
+from runtime.record import REVERTING
+from tests.support.registry import NODES
+from tests.support.service import Served
+from tests.support.sim import UUIDS, Sim, nic
+from tests.support.sync_agent import Agent, one, reports, shown
+
+
+def lost(sim: Sim, number: int) -> None:
+    (Path(sim.paths.state) / "nics" / f"{UUIDS[number]}.json").unlink()
+
+
+def state(service: Served, number: int = 0) -> str:
+    return str(reports(service)[UUIDS[number]]["state"])
+
+
+def running(agent: Agent, service: Served, number: int = 0) -> None:
+    """Wait until a NIC that is up is known, and nothing is left to be told."""
+    agent.until(lambda: shown(service, UUIDS[number]) and state(service, number) == "running", "it is known")
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
+def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool) -> None:
+    """Of a NIC that was given to its hook alone, and where devices bear no mark, nothing on the node tells any more."""
+    sim.settings = sim.settings._replace(tap_alias=marked)
+    sim.tap("tap1")
+    definitions.write(sim.paths, guest(1))
+    with agent.running() as sync:
+        for number in (0, 1):
+            sim.up(guest(number))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        for number in (0, 1):
+            lost(sim, number)
+            sync.marked(UUIDS[number])
+        sync.lost()
+        agent.until(lambda: "registry-inventory" in agent.alarms.active(), "people are told")
+        agent.compared()
+        assert state(service, 1) == "running", "its definition says which device it has, and that is in use"
+        assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
+
+
+def guest(number: int) -> Nic:
+    own = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "INTERFACE_INDEX": str(number)}
+    return nic("bridged", **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
+
+
+def test_a_tap_that_was_renamed_is_its_nic_s_by_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
+    definitions.write(sim.paths, one(0))
+    with agent.running() as sync:
+        sim.up(one(0))
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        link = sim.host.kernel.named("tap0")
+        assert link is not None
+        sim.host.kernel.rename(link.index, "guest0")
+        lost(sim, 0)
+        sync.marked(UUIDS[0])
+        agent.compared()
+        assert state(service) == "running"
+
+
+def test_a_nic_that_is_up_in_another_namespace_is_not_removed(agent: Agent, sim: Sim, service: Served, tmp_path: Path) -> None:
+    for number in (0, 1):
+        definitions.write(sim.paths, one(number))
+    with agent.running() as sync:
+        agent.until(lambda: shown(service, UUIDS[0]) and shown(service, UUIDS[1]), "both are known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        inner = Sim(str(tmp_path), netns=2)
+        assert inner.paths == sim.paths
+        try:
+            inner.up(one(0))
+            (Path(sim.paths.definitions) / f"{UUIDS[0]}.toml").unlink()
+            sync.marked(UUIDS[0])
+            agent.compared()
+            assert shown(service, UUIDS[0]), "its guest runs in there"
+            inner.down(one(0))
+            agent.until(lambda: shown(service, UUIDS[0]) is None, "it is down, and not defined")
+        finally:
+            inner.close()
+
+
+def test_who_is_off_is_stopped_though_something_of_its_nic_is_left(agent: Agent, sim: Sim, service: Served) -> None:
+    """A file that cannot be removed stays on record; on the next node the guest is in nobody's way."""
+    made = nic("bridged, nfdhcpd")
+    definitions.write(sim.paths, made)
+    with agent.running() as sync:
+        sim.up(made)
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        sim.host.fail = lambda request: Answer(errno.EPERM, "it is another's") if isinstance(request, DeleteFile) else None
+        with pytest.raises(NetcommonError):
+            sim.down(made)
+        sync.marked(UUIDS[0])
+        agent.compared()
+        record = sim.node.store.read(UUIDS[0])
+        assert record is not None and record.state == REVERTING
+        assert state(service) == "running", "its device is there: nobody can tell whether its guest is"
+        sim.host.remove_link("tap0")
+        sync.marked(UUIDS[0])
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        service.join(1)
+        other = service.client(f"node:{NODES[1]}")
+        other.change("POST", f"nodes/{NODES[1]}/heartbeat", {"incarnation": "11111111-1111-4111-8111-111111111111"})
+        said = {"nic": UUIDS[0], "state": "running", "tap": "tap3", "mac": made.mac, "ip": "10.0.0.5", "mode": "bridged", "link": "br0"}
+        after = other.get(f"nodes/{NODES[1]}").body["reports"]
+        other.change("POST", f"nodes/{NODES[1]}/reports", {"after": after, "nics": [said], "removed": []})
+        found = shown(service)
+        assert found is not None and found["shown"]["state"] == "running"
+
+
+def test_drift_is_told_beside_what_cannot_be_looked_at(agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = nic("bridged, nfdhcpd", NETWORK_TAGS="netcommon:isolated netcommon:spoof_guard")
+    definitions.write(sim.paths, made)
+
+    def refused(*_: object) -> None:
+        raise HostRefused("'/var/lib/nfdhcpd' has mode 0775: nobody but root may be able to write to it")
+
+    with agent.running() as sync:
+        sim.up(made)
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        monkeypatch.setattr(MemoryView, "file", refused)
+        sim.host.nftables.flush()
+        sync.marked(UUIDS[0])
+        agent.until(lambda: {"guard", "guard-table"} <= {*reports(service)[UUIDS[0]]["drift"]}, "what is gone is told")
