@@ -55,6 +55,7 @@ class Connection:
         self._strange_since: float | None = None
         self._next_beat = 0.0
         self._vain: Vain | None = None
+        self._dropped: Asking | None = None  # what was in flight when all was forgotten: it is not asked for as it was
 
     # -- what came
 
@@ -99,7 +100,7 @@ class Connection:
         if not failure.kind:
             self.greeted = False  # the service may be another one when it comes back
         before = self._vain
-        if asked is not None and self._is_repeated(asked, failure):
+        if asked is not None and asked is not self._dropped and self._is_repeated(asked, failure):
             self._vain = Vain(asked, before.since if before is not None and before.asked == asked else now, failure.text)
         else:
             self._over(asked)
@@ -127,7 +128,7 @@ class Connection:
     def begin_anew(self) -> None:
         """Forget what is known of the registry."""
         self.greeted = self.known = self.listed = False
-        self._vain = None
+        self._vain, self._dropped = None, self.flight
 
     def stranger(self, text: str) -> None:
         """Note that the registry does not take the node for what it says to be."""

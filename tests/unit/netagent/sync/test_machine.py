@@ -706,6 +706,16 @@ def test_a_service_that_goes_on_telling_and_does_not_do_what_it_is_asked_is_an_a
     assert turned.alarms["registry"] == "" and turned.machine.line.vain is None
 
 
+def test_what_was_on_its_way_to_a_registry_that_is_another_is_not_waited_for(turned: Turned) -> None:
+    """It is not sent again as it was: that it was not answered is no alarm."""
+    turned.begun(nic(0))
+    turned.tell(Marked(turned.up(0)))
+    turned.passes(1.0)
+    turned.take(Send)
+    turned.tell(Ended(Failure("epoch", "it was restored")), Failed(Failure("", "no answer in time")))
+    assert turned.machine.line.vain is None and turned.machine.outbox.flight is None
+
+
 # -- an hour apart
 
 
