@@ -83,6 +83,48 @@ def test_what_a_guest_has_still_is_given_to_nobody(registry: Registry, who: Iden
     assert registry.ask("nic.add", "", {"network": blue, "mac": web.mac}).status == 201
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["at-once", "found-out-when-it-is-free"])
+def test_what_a_guest_has_still_is_not_released(registry: Registry, who: Identity, blue: str, late: bool) -> None:
+    """By the claim it is known whose it is: released twice it was forgotten, and given to another NIC."""
+    web = registry.nic(network=blue, ip=OLD)
+    if not late:
+        has(registry, who, web, OLD)
+    registry.do("nic.delete", web.uuid)
+    for kind, what in (("addresses", OLD), ("macs", web.mac)):
+        key = f"{kind}/{blue}/{what}"
+        if late:
+            registry.do("claim.release", key)
+            has(registry, who, web, OLD)
+        for _ in range(2):
+            problem = registry.refused("claim.release", key)
+            assert problem["kind"] == "in-use" and problem["holder"] == web.uuid and "node0" in problem["detail"]
+        asked = {"ip" if kind == "addresses" else "mac": what}
+        assert registry.refused("nic.add", "", {"network": blue, **asked})["holder"] == web.uuid
+        if late:
+            assert registry.report(who, removed=(web.uuid,)).status == 200
+    registry.report(who, removed=(web.uuid,))
+    registry.passes(1)
+    registry.do("claim.release", f"addresses/{blue}/{OLD}")
+    assert registry.ask("nic.add", "", {"network": blue, "ip": OLD}).status == 201
+
+
+def test_a_reservation_is_taken_back_of_what_a_guest_has_still(registry: Registry, who: Identity) -> None:
+    """What is free by then is in use all the same, also where it is outside the network's subnets, and would be forgotten at once."""
+    plain = registry.network(subnet="", subnet6="2001:db8::/64")
+    outside = f"addresses/{plain}/{OLD}"
+    web = registry.nic(who, network=plain, ip=OLD, mac="aa:00:00:00:00:01", found=True)
+    registry.do("nic.set", web.uuid, {"reserved": True})
+    registry.do("nic.delete", web.uuid)
+    registry.passes(2 * HOUR)
+    has(registry, who, web, OLD)
+    registry.do("claim.release", outside)
+    assert standing(registry, outside) == ("quarantined", 0.0)
+    registry.report(who, removed=(web.uuid,))
+    registry.passes(1)
+    registry.passes(HOUR)
+    assert registry.claim(outside) is None
+
+
 def test_it_may_have_it_again(registry: Registry, web: Nic) -> None:
     registry.do("nic.set", web.uuid, {"ip": NEW})
     registry.passes(2 * HOUR)
