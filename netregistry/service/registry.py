@@ -17,6 +17,8 @@ from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
+from netregistry.request import ANY
+from netregistry.roles import OPERATOR
 from netregistry.rules.holders import JOIN, admitted, came_over, refused
 from netregistry.rules.nodes import another
 from netregistry.service import recent
@@ -160,11 +162,23 @@ class Registry:
             raise Refused("unavailable", f"{error}; nothing of it is written: {MEANWHILE}") from None
         finally:
             self._written.charge(who, self.local.written - before)
-        if response.status != 503:
+        if response.status == 503:
+            if self._held(call, who):
+                return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
+        elif self._shut_out.by(call) and not call.dry_run and (response.status < 300 or self._against_the_rules(call, who)):
             self._shut_out.answered(call)
-        elif self._held(call, who):
-            return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
         return response
+
+    def _against_the_rules(self, call: Call, who: Identity) -> bool:
+        """Tell whether a request to revoke is refused for what it asks, to somebody who may.
+
+        That his own certificate counts no more, that he asked too late, or that he had read something else says nothing of whom it revokes.
+        """
+        try:
+            self.local.core.planned(call._replace(match=ANY), who)
+        except (Refused, Invalid):
+            return who.role in OPERATOR
+        return False
 
     def _held(self, call: Call, who: Identity) -> bool:
         """Shut out whom a request revokes that the store has not taken; tell whether it does.
