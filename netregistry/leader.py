@@ -21,7 +21,7 @@ from netregistry.refusal import Refused
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
 from netregistry.rules.nodes import SETTLING
-from netregistry.steady import Steady, written
+from netregistry.steady import JUMP, Steady, written
 from netregistry.stores.base import Delete, Expect, Put
 from runtime.errors import NetcommonError
 
@@ -219,11 +219,12 @@ class Leader:
                 yield Commit((Expect(keys.node(node), 0),), tuple(Delete(key) for key in found[place : place + AT_ONCE]))
 
     def _clock_kept(self, now: float) -> Work:
-        """Write since when the clock has gone without a jump, now and then: a service that is begun anew goes on from there."""
+        """Write since when the clock has gone without a jump, now and then and after one: a service begun anew goes on from there."""
         view, clock = self._core.view, self._steady.clock
         there = view.get(keys.CLOCK)
         seen = there.seen if there is not None else self._begun
-        if clock is not None and not 0 <= now - seen < CLOCK_KEPT and keys.CLOCK not in view.unreadable:
+        jumped = there is not None and clock is not None and abs(clock.since - there.since) > JUMP
+        if clock is not None and (jumped or not 0 <= now - seen < CLOCK_KEPT) and keys.CLOCK not in view.unreadable:
             result = yield Commit((Expect(keys.CLOCK, view.at(keys.CLOCK)),), (Put(keys.CLOCK, dump(clock)),))
             if isinstance(result, Committed):
                 yield CatchUp(result.revision)

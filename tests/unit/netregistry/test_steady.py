@@ -232,3 +232,51 @@ def test_a_quiet_registry_that_is_started_again_holds_nothing_up(world: World) -
         world.goes(3600)
     world.start()
     assert world.local.leader.held == 0.0 and world.local.leader.look() == ""
+
+
+@pytest.mark.parametrize("away", [0.0, 4000.0], ids=["at-once", "an-hour-later"])
+@pytest.mark.parametrize(
+    ("wrong", "started"),
+    [(30 * DAY, False), (30 * DAY, True), (-30 * DAY, False), (-30 * DAY, True), (3000.0, False)],
+    ids=["ahead", "ahead-from-a-start-on", "back", "back-from-a-start-on", "by-less-than-an-hour"],
+)
+def test_a_service_that_is_started_again_while_nothing_may_end_ends_nothing(world: World, wrong: float, started: bool, away: float) -> None:
+    """What the leader has written by a clock that had jumped was taken for a sign that the clock is right."""
+    blue = world.network()
+    nic = world.nic(network=blue, allocate=["ipv4"], options=[{"name": "isolated", "value": "yes", "until": world.time + 5000}])
+    world.goes(3600)
+    world.do("nic.delete", world.nic(network=blue, allocate=["ipv4"]).uuid)
+    world.goes(30)
+    world.time += wrong
+    if started:
+        world.start()
+    for _ in range(10):
+        world.goes(60)
+
+    def held() -> bool:
+        standing = {claim.standing for claim in world.local.view.all("addresses").values() if not claim.holder}
+        return standing == {"quarantined"} and len(world.wanted(nic.uuid).options) == 1
+
+    assert held() and world.local.leader.held > 2900
+    world.time += away
+    world.passed += away
+    world.start()
+    world.goes(1)
+    assert held() and world.local.leader.held > 2900
+    world.goes(60)
+    world.start()
+    world.goes(1)
+    assert held() and world.local.leader.held > 2800, "however often"
+    world.goes(3601)
+    assert world.local.leader.held == 0
+
+
+def test_a_jump_of_long_ago_holds_nothing_up_at_a_start(world: World) -> None:
+    world.goes(1)
+    world.time += 30 * DAY
+    for _ in range(26):
+        world.goes(3600)
+    world.time += 4000
+    world.passed += 4000
+    world.start()
+    assert world.local.leader.held == 0
