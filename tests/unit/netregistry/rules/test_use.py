@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from netregistry import state
+from netregistry import state, use
+from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.model.nic import Nic
 from netregistry.service.index import Index
@@ -230,3 +231,51 @@ def test_the_version_before_reads_it(registry: Registry, web: Nic) -> None:
     registry.do("nic.set", web.uuid, {"ip": NEW})
     stored = json.loads(registry.everything()[f"addresses/{web.network}/{OLD}"])
     assert stored == {"freed": registry.time, "until": 1e11, "last": web.uuid}
+
+
+STRANGER = "99999999-1111-4111-8111-111111111111"
+
+
+def test_what_a_nic_that_nobody_wants_has_is_counted_and_its_node_named(registry: Registry, who: Identity, blue: str) -> None:
+    """After a restore of an older copy nothing was free, with all counts 0 and no node."""
+    registry.nic(network=blue, ip=SMALL[0])
+    gone = registry.nic(network=blue, ip=SMALL[5])
+    registry.do("nic.delete", gone.uuid)
+    registry.passes(HOUR)
+    report = {"nic": STRANGER, "state": "running", "mac": "aa:00:00:00:77:01", "addresses": ["192.0.2.0", *SMALL, "203.0.113.1"]}
+    assert registry.report(who, report).status == 200
+    problem = registry.refused("nic.add", "", {"network": blue, "allocate": ["ipv4"]})
+    assert [problem[each] for each in ("kind", "size", "held", "quarantined", "reported")] == ["full", 6, 1, 0, 5]
+    assert problem["nodes"] == [NODES[0]] and "node0 (5)" in problem["detail"]
+    assert f"by NIC {STRANGER}, which is not wanted" in problem["detail"]
+    # it is wanted, in another scope; and not any more
+    green = registry.network("green", "192.0.2.0/29")
+    registry.nic(uuid=STRANGER, network=green, mac="aa:00:00:00:77:01")
+    assert given_out(registry, blue) == {*SMALL[1:]}
+    registry.do("nic.delete", STRANGER)
+    registry.report(who, removed=(STRANGER,))
+    registry.passes(1)
+    assert given_out(registry, green) == {*SMALL}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_however_much_is_reported_an_allocation_looks_at_one(
+    registry: Registry, who: Identity, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    big, looked = registry.network(subnet="10.0.0.0/8"), []
+    for number in range(10):
+        uuid = registry.nic(network=big).uuid if known else f"{number:08x}-2222-4222-8222-222222222222"
+        having = [f"10.0.{2 * number}.{each}" for each in range(100)]
+        assert (
+            registry.report(who, {"nic": uuid, "state": "running", "mac": f"aa:00:00:00:77:{number:02x}", "addresses": having}).status
+            == 200
+        )
+    users = use.users
+
+    def counted(*given: Any, **more: Any) -> Any:
+        looked.append(given[1])
+        return users(*given, **more)
+
+    monkeypatch.setattr(use, "users", counted)
+    assert registry.nic(network=big, allocate=["ipv4"]).ip == "10.0.0.100"
+    assert {key.rpartition("/")[2] for key in looked if keys.kind(key) == "addresses"} == {"10.0.0.100"}
