@@ -10,7 +10,7 @@ import hashlib
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from netregistry.core import LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
+from netregistry.core import BACK, LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
 from netregistry.draft import Commit
 from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, load
@@ -234,7 +234,8 @@ class Leader:
 
         There may be a million: so many are deleted at a turn that others have theirs. Tell whether there are more.
 
-        How old one is says the time at which it was done; its id, which who asks has chosen, says no more than where it is kept.
+        How old one is says the time at which it was done; its id, which who asks has chosen, says no more than where it is kept: behind
+        a time that is not yet where the history was cut while the clock was fast. Of what was done by such a clock only the number counts.
         The ledger's floor rises in the same commit: what is not remembered any more is refused from then on.
         """
         core = self._core
@@ -248,7 +249,9 @@ class Leader:
             cut: list[str] = []
             for key, value in some.items:
                 at = made(key.partition("/")[2])
-                done = max(at, _done(value))
+                done = _done(value) or at
+                if done > now * 1000 + BACK and self._steady.forgets:
+                    done = now * 1000 - LATE - 1  # it was done while the clock was fast, and before it was set right a day ago
                 if done >= now * 1000 - LATE or not (len(cut) < excess or done < oldest):
                     break
                 cut.append(key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from netregistry.local import Local
@@ -280,3 +282,33 @@ def test_a_jump_of_long_ago_holds_nothing_up_at_a_start(world: World) -> None:
     world.passed += 4000
     world.start()
     assert world.local.leader.held == 0
+
+
+def test_the_history_is_cut_again_after_the_clock_was_fast(world: World) -> None:
+    """Each request's id is of a time that is to come, behind what was cut: the file grew until that has come, a year later."""
+    blue, chance = world.network(), random.Random(1)
+    world.do("settings.set", "", {"history_entries": 1000})
+
+    def requests(many: int) -> None:
+        for number in range(many):
+            world.do("network.set", blue, {"mtu": 1400 + number % 2}, id=new_id(world.local.core.moment, chance.getrandbits(60)))
+
+    def cut() -> int:
+        for _ in range(3):
+            world.goes(61)
+        return world.local.view.ledger.kept
+
+    world.time += 365 * DAY
+    requests(1100)
+    world.goes(7200)
+    assert cut() == 1000
+    world.time -= 365 * DAY
+    world.goes(1)
+    requests(100)
+    assert cut() == 1100, "what was done within the hour is remembered"
+    world.goes(2 * DAY)
+    assert cut() == 1000
+    requests(1050)
+    world.goes(7200)
+    assert cut() == 1000, "also what was done by the clock that is right"
+    assert world.local.view.ledger.floor > (world.time + 300 * DAY) * 1000
