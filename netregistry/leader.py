@@ -251,7 +251,7 @@ class Leader:
                 at = made(key.partition("/")[2])
                 done = _done(value) or at
                 if done > now * 1000 + BACK and self._steady.forgets:
-                    done = now * 1000 - LATE - 1  # it was done while the clock was fast, and before it was set right a day ago
+                    done = int(now * 1000) - LATE - 1  # it was done while the clock was fast, and before it was set right a day ago
                 if done >= now * 1000 - LATE or not (len(cut) < excess or done < oldest):
                     break
                 cut.append(key)

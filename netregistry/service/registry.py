@@ -102,7 +102,7 @@ class Registry:
         listings = Listings(passed, token)
         self.issuer = Issuer(self.local, keys)
         self._written, self._shut_out = Written(passed), ShutOut()
-        self._came_over: dict[str, None] = {}  # keys of holders who have come by their latest certificate, which is to be written
+        self._came_over: dict[str, Credential] = {}  # by key: who has come by his latest certificate, which is to be written
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
@@ -236,7 +236,7 @@ class Registry:
         if not self.issuer.has_signed(one.authority, certificate):
             raise refused("foreign", f"the certificate of {one.role} {one.name} is not signed by the authority that it names: {JOIN}")
         if came_over(self.local.view, one):
-            self._came_over[keys.certificate(one.role, one.name)] = None
+            self._came_over[keys.certificate(one.role, one.name)] = one
 
     def note(self) -> None:
         """Write who has come by his latest certificate, of another authority than the one before. Raises Unavailable.
@@ -244,11 +244,11 @@ class Registry:
         An authority is retired by that. Where somebody else has changed a holder meanwhile it is noted when he comes again.
         """
         view, found = self.local.view, list(self._came_over)[:AT_ONCE]
-        holders = {key: holder for key in found if (holder := view.get(key)) is not None and holder.before}
-        if holders:
-            tests = tuple(Expect(key, view.at(key)) for key in holders)
+        over = [key for key in found if came_over(view, self._came_over[key])]  # he may have been given another one since
+        if over:
+            tests = tuple(Expect(key, view.at(key)) for key in over)
             with contextlib.suppress(Conflict, Unknown):
-                self.store.commit(tests, tuple(Put(key, dump(holder._replace(before=""))) for key, holder in holders.items()))
+                self.store.commit(tests, tuple(Put(key, dump(view.get(key)._replace(before=""))) for key in over))
             self.local.catch_up()
         for key in found:
             del self._came_over[key]
