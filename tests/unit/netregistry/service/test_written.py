@@ -197,3 +197,61 @@ def test_who_was_shut_out_is_in_again_when_the_same_command_is_refused(world: Wo
     other = Registry(world.store, "1", Lines(), Limits(), lambda: world.time, lambda: world.time)
     other.heartbeat(node(0), NODES[0], {"incarnation": NODES[1]})
     assert world.ask("node.forget", None, OPERATOR, NODES[0]).status == 409 and world.let_in(node(0))
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "target"), [("certificate.revoke", REVOKE, ""), ("node.forget", {"force": True}, NODES[0])], ids=["revoke", "forget"]
+)
+def test_who_was_shut_out_stays_so_when_the_same_is_rehearsed(
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str, body: Any, target: str
+) -> None:
+    """A full disk takes rehearsals: whoever looked what it would do undid the only protection that there was."""
+    authority(world)
+    fails(monkeypatch, world, [Unavailable("full")])
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask(action, body, OPERATOR, target)
+    assert world.ask(action, body, OPERATOR, target, dry_run=True).status == 200 and not world.let_in(node(0))
+
+
+def test_who_was_shut_out_stays_so_when_the_same_is_refused_for_who_asks_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not done by one whose own certificate counts no more, who may not, too late, or by what he has read before."""
+    authority(world)
+    eve, body = Identity("operator", "eve", "tls"), {"role": "operator", "name": "eve"}
+    serial = f"{int(world.time * 1000):012x}{'0' * 20}"
+    hers = Credential("operator", "eve", serial, "aaaaaaaa", world.time + 86400)
+    fails(monkeypatch, world, [Unavailable("full")] * 2)
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("certificate.revoke", body)
+    batch = {"parts": [{"action": "certificate.revoke", "body": REVOKE}]}
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("batch", batch)
+
+    def asks(action: str, body: Any, who: Identity, seconds: float = 0.0, one: Credential | None = None) -> int:
+        world.asked += 1
+        call = Call(new_id(world.time + seconds, world.asked), action, "", body)
+        return world.registry.answer(call, who, one).status
+
+    assert asks("certificate.revoke", body, eve, 1.0, hers) == 403
+    assert asks("certificate.revoke", body, OPERATOR, 86400.0) == 409
+    with pytest.raises(Refused, match="cannot be written yet"):
+        world.registry.admit(hers)
+    assert asks("batch", batch, node(1), 1.0) == 403 and not world.let_in(node(0))
+
+
+def test_who_was_shut_out_stays_so_when_a_copy_of_an_earlier_one_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """She has joined again since that was done."""
+    authority(world)
+    body = {"role": "operator", "name": "eve"}
+    first = Call(new_id(world.time, 1 << 40), "certificate.revoke", "", body)
+    assert world.registry.answer(first, OPERATOR).status == 200
+    world.time += 10
+    assert world.ask("token.add", {"id": "bbbbbbbb", "proof": "1" * 64, **body}).status == 201
+    granted = world.ask("certificate.join", {"token": "bbbbbbbb", "proof": "1" * 64, "key": "2" * 64}, Identity("newcomer", "", "tls"))
+    hers = Credential("operator", "eve", granted.body["serial"], granted.body["authority"], granted.body["until"])
+    world.registry.admit(hers)
+    fails(monkeypatch, world, [Unavailable("full")])
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("certificate.revoke", body)
+    assert world.registry.answer(first, OPERATOR).status == 200
+    with pytest.raises(Refused, match="cannot be written yet"):
+        world.registry.admit(hers)
