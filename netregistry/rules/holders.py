@@ -171,8 +171,9 @@ def granted(draft: Draft, role: Holding, name: str, voids: bool, by: str = "") -
     floor = f"{number - 1:032x}" if voids else before.floor if before is not None else NO_SERIAL
     kept = max(until, before.kept if before is not None else 0.0)
     uses = by
-    if not by and before is not None and not voids and not before.revoked and before.until > draft.now:
-        uses = before.before or before.authority  # who has joined before has that one, as long as the answer has not come
+    if not by and authority.cross and before is not None and not voids and not before.revoked and before.until > draft.now:
+        # who has joined before has that one, as long as the answer has not come; of a key that is lost he joins again in any case
+        uses = before.before or before.authority
     uses = uses if uses != authority.id else ""
     draft.put(key, Holder(role, name, grant.serial, draft.now, until, authority.id, floor, kept, uses))
     return grant
