@@ -235,6 +235,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
                     yield f"{label} is not wanted"
                     continue
                 nic = wanted[uuid]["nic"]
+                if nic["index"] != place:
+                    yield f"{label}: its index is {nic['index']} by the registry"
                 yield from (f"{label}: {value} is {held.get(value)}'s" for value in _own(nic) if held.get(value) != uuid)
                 said = [(where, report) for where, report in reports.get(uuid, []) if report["state"] != "stopped"]
                 if vm["state"] == "running":
@@ -277,7 +279,9 @@ def _running(
     elif record["incoming"]:
         yield f"{label}: its guest is here, and its record says that it is on its way"
     runtime = json.loads((run / "conf" / f"{vm['name']}.runtime").read_text())
-    if runtime[1][place]["uuid"] != nic["uuid"] or (run / "pid" / vm["name"]).read_text().strip() != str(vm["pid"]):
+    if [each["uuid"] for each in runtime[1]][place : place + 1] != [nic["uuid"]] or (run / "pid" / vm["name"]).read_text().strip() != str(
+        vm["pid"]
+    ):
         yield f"{label}: Ganeti's files say something else"
     if f"iff:\t{tap}\n" not in "".join(path.read_text() for path in (folder / "proc" / str(vm["pid"]) / "fdinfo").iterdir()):
         yield f"{label}: its process does not hold {tap}"

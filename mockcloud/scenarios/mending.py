@@ -72,7 +72,11 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
             _tried(cloud, f"NIC {uuid} is no instance's: deleted", note, gone)
     known = {item["nic"]["uuid"]: item["nic"] for item in client.all("nics", belongs="instance")}
     for uuid, each in has.items():
-        if uuid not in known:
+        if uuid in known:
+            if known[uuid]["index"] != each.nic.index:
+                moved = partial(client.change, "PATCH", f"nics/{uuid}", {"index": each.nic.index})
+                _tried(cloud, f"NIC {uuid} has its place from before: {each.nic.index}", note, moved)
+        else:
             made = partial(client.change, "POST", "nics", _body(each))
             if not _tried(cloud, f"NIC {uuid} is not in the registry: made anew", note, made):  # somebody else has its address by now
                 _tried(cloud, f"{each.nic.instance} cannot be as it was: deleted", note, partial(instances.delete, each.nic.instance))
@@ -106,7 +110,7 @@ def _made(cloud: MockCloud, client: Asker, place: str, uuid: str, body: dict[str
 
 def _body(interface: Interface) -> dict[str, object]:
     said = write(interface.nic)
-    return {"cluster": CLUSTER, **{name: said[name] for name in KEPT if said.get(name)}}
+    return {"cluster": CLUSTER, **{name: said[name] for name in KEPT if said.get(name) or name == "index"}}
 
 
 def _tried(cloud: MockCloud, text: str, note: Callable[[str], None], work: Callable[[], object]) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from mockcloud import stored
 from mockcloud.cloud import MockCloud
 from mockcloud.hypervisor import HookFailed
+from mockcloud.instances.side import Side
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
 from mockcloud.invariants import fitting as wrong
 from mockcloud.sysinfo import node_uuid
@@ -512,11 +513,11 @@ KILLED: dict[str, tuple[tuple[Work, ...], Work]] = {
     "delete": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: _if_there(i, i.delete)),
     "plug": (
         (lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")),
-        lambda i: len(i.find("web1").vm.interfaces) > 2 or i.plug("web1", {"network": "blue"}),
+        lambda i: i.plug("web1", {"network": "blue"}),
     ),
     "unplug": (
         (lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")),
-        lambda i: len(i.find("web1").vm.interfaces) < 2 or i.unplug("web1", 0),
+        lambda i: i.unplug("web1", 0),
     ),
     "update": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.update("web1", 0, {"link": "br1"}, ["a"])),
     "change": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.change("web1", 0, {"rate_in": "8mbit"})),
@@ -562,6 +563,41 @@ def test_a_task_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.M
         return found, wrong(cloud)
 
     assert everywhere(tmp_path, monkeypatch, begin, lambda cloud: work(Instances(cloud)), picture) >= 2
+
+
+@pytest.mark.parametrize("done", ["the same again", "something else"])
+@pytest.mark.parametrize(("task", "left"), [("plug", [0, 1, 2]), ("unplug", [1])])
+def test_a_nic_that_was_begun_when_the_task_was_killed_is_no_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, left: list[int], done: str
+) -> None:
+    """Kill it when the instance's file is written, and the registry has the old indices still."""
+    work: Work = (lambda i: i.plug("web1", {"network": "blue"})) if task == "plug" else (lambda i: i.unplug("web1", 0))
+
+    def ends(*_given: object) -> None:
+        raise Killed
+
+    with opened(tmp_path / "cloud") as cloud:
+        prepare(cloud)
+        Instances(cloud).create("web1", FIRST, TWO)
+        Instances(cloud).start("web1")
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(*((Instances, "_after", ends) if task == "plug" else (Side, "patch", ends)))
+            work(Instances(cloud))
+    with opened(tmp_path / "cloud") as cloud:
+        if done == "the same again":
+            work(Instances(cloud))
+        else:
+            Instances(cloud).stop("web1")
+        nics = Instances(cloud).find("web1").vm.interfaces
+        assert [each.nic.uuid for each in nics] == [stored.nic_uuid("web1", number) for number in left]
+        cloud.ready([FIRST, SECOND], 5.0)
+        assert wrong(cloud) == []
+        Instances(cloud).unplug("web1", 0)
+        Instances(cloud).plug("web1", {"network": "blue"})
+        work(Instances(cloud))
+        assert len(Instances(cloud).find("web1").vm.interfaces) == len(left) + (1 if task == "plug" else -1), (
+            "what was done is not begun any more"
+        )
 
 
 # -- all together
