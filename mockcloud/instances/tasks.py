@@ -393,7 +393,7 @@ class Instances:
         return placed
 
     def _whole(self, placed: Placed, said: str = "") -> Placed:
-        """Give an instance of which nothing is half done, but what was ``said``: a NIC that another call has half plugged or unplugged goes.
+        """Give an instance of which nothing is half done, but what was ``said``: a NIC that was half plugged or unplugged goes.
 
         Raises HostRefused for one that is half made or half deleted.
         """
