@@ -144,15 +144,20 @@ def _unlikely(vm: Vm) -> str:
 def of_node(root: str, node: str) -> tuple[list[Vm], list[str]]:
     """Give the instances of a node by name, and why files are left alone."""
     found, refused = list[Vm](), list[str]()
-    for name in _names(f"{root}/{SERVERS}/{node}/{VMS}"):
-        if name.endswith(".json") and is_uuid(name[:-5]):
-            try:
-                vm = kept(root, node, name[:-5])
-            except NetcommonError as error:
-                refused.append(str(error))
-            else:
-                found += [vm] if vm is not None else []
+    for each in named(root, node):
+        try:
+            vm = kept(root, node, each)
+        except NetcommonError as error:
+            refused.append(str(error))
+        else:
+            found += [vm] if vm is not None else []
     return sorted(found, key=lambda vm: vm.name), refused
+
+
+def named(root: str, node: str) -> list[str]:
+    """Give the UUIDs of the instances that a node has files of, whatever is in them."""
+    names = _names(f"{root}/{SERVERS}/{node}/{VMS}")
+    return [name[:-5] for name in names if name.endswith(".json") and is_uuid(name[:-5])]
 
 
 def counters(root: str, node: str) -> Counters:
@@ -181,9 +186,8 @@ def everywhere(root: str) -> dict[str, list[str]]:
     """Give the nodes that have a file of an instance, by its UUID: one, but after a move that was cut off."""
     found: dict[str, list[str]] = {}
     for node in _names(f"{root}/{SERVERS}"):
-        for name in _names(f"{root}/{SERVERS}/{node}/{VMS}") if is_uuid(node) else ():
-            if name.endswith(".json") and is_uuid(name[:-5]):
-                found.setdefault(name[:-5], []).append(node)
+        for vm in named(root, node) if is_uuid(node) else ():
+            found.setdefault(vm, []).append(node)
     return found
 
 

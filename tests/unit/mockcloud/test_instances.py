@@ -273,6 +273,30 @@ def test_a_node_goes_with_its_instances(run: Mockcloud) -> None:
         assert {each["nic"]["instance"] for each in cloud.registry.client().all("nics", belongs="instance")} == {"web2"}
 
 
+def test_a_node_whose_instance_somebody_has_edited_leaves_none_of_its_nics(cloud: MockCloud) -> None:
+    Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.5"}, {"network": "blue"}])
+    Instances(cloud).create("web2", FIRST, [{"network": "blue"}])
+    Instances(cloud).create("web3", SECOND, [{"network": "blue"}])
+    Path(cloud.root, "servers", FIRST, "vms", f"{stored.vm_uuid('web1')}.json").write_text("{")
+    cloud.delete([FIRST])
+    assert [each["nic"]["instance"] for each in cloud.registry.client().all("nics", belongs="instance")] == ["web3"]
+
+
+def test_a_nic_that_an_instance_of_the_name_has_left_is_made_anew(cloud: MockCloud) -> None:
+    Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.5"}])
+    cloud.vms.forget(FIRST, stored.vm_uuid("web1"))
+    made = Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.77"}])
+    assert [each.nic.ip for each in made.vm.interfaces] == ["192.0.2.77"]
+
+
+def test_a_node_is_made_at_once_under_the_number_of_one_that_was_deleted(cloud: MockCloud) -> None:
+    """What that one has reported is removed with time: the registry refuses to know another one of the number before."""
+    Instances(cloud).create("web1", SECOND, [{"network": "blue"}])
+    Instances(cloud).start("web1")
+    cloud.delete([SECOND])
+    assert cloud.count(2).nodes == 2
+
+
 # -- what is refused
 
 
