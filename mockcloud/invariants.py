@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mockcloud.in_force import host_routes, lacking, settings_of
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
+from runtime.folder import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -191,7 +192,15 @@ def settled(cloud: MockCloud, commits: Commits | None = None) -> list[str]:
 
     ``commits``: what has followed the registry from the beginning, where something has.
     """
-    return [*unquiet(cloud), *fitting(cloud), *(_reported(cloud, commits) if commits is not None else ())]
+    return [*unquiet(cloud), *fitting(cloud), *_untidy(cloud), *(_reported(cloud, commits) if commits is not None else ())]
+
+
+def _untidy(cloud: MockCloud) -> Iterator[str]:
+    """Say what killed processes have left among the files of netcommon's own, and agents have not tidied away."""
+    for machine in cloud.nodes.values():
+        for path in sorted(Path(machine.paths.state).rglob("*")):
+            if path.name.startswith(TEMPORARY) or (path.is_symlink() and not path.exists()):
+                yield f"{path} on {machine.name} is left"
 
 
 def fitting(cloud: MockCloud) -> list[str]:

@@ -15,7 +15,9 @@ from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.side import Side
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
 from mockcloud.invariants import fitting as wrong
+from mockcloud.invariants import settled
 from mockcloud.sysinfo import node_uuid
+from runtime.folder import TEMPORARY
 from tests.support.killing_steps import Killed, everywhere, killed, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
@@ -659,6 +661,23 @@ def test_many_nodes_and_instances(tmp_path: Path) -> None:
         cloud.ready(nodes, 10.0)
         cloud.scheduler.passes(30.0)
         assert wrong(cloud) == [], "another process goes on with them"
+
+
+def test_an_agent_tidies_what_killed_processes_have_left(tmp_path: Path) -> None:
+    """The files bear this machine's date, which is years ahead of the node's, and its clock stands still meanwhile."""
+    run = tmp_path / "servers" / FIRST / "run/netcommon"
+    left = [f"{path} on mock1 is left" for path in (run / "devices/tap77", run / "nics" / f"{TEMPORARY}1-0")]
+    with opened(tmp_path) as cloud:
+        prepare(cloud)
+        Instances(cloud).create("web1", FIRST, TWO)
+        Instances(cloud).start("web1")
+    (run / "nics" / f"{TEMPORARY}1-0").touch()
+    (run / "devices/tap77").symlink_to(f"../nics/{stored.nic_uuid('web1', 7)}.json")
+    with opened(tmp_path) as cloud:
+        cloud.ready([FIRST, SECOND], 5.0)
+        assert [text for text in settled(cloud) if text.endswith("is left")] == left, "a process that lives may be at work with it"
+        cloud.scheduler.passes(700.0)
+        assert settled(cloud) == []
 
 
 @pytest.mark.parametrize("harm", ["record", "report", "device", "tap", "process", "claim"])
