@@ -90,6 +90,7 @@ class MockCloud:
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
+        self.lost: dict[str, dict[str, Any]] = {}  #: by UUID, NICs of instances as that registry had them
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()

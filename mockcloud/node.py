@@ -167,6 +167,11 @@ class MockNode:
         """Let a hook be killed before the ``number``th request that hooks make of the host from now on; 0: none any more."""
         self._hook_ends = number
 
+    @property
+    def hook_ends(self) -> int:
+        """How many requests of hooks there are until one is killed; 0: none is."""
+        return self._hook_ends
+
     def kill(self) -> None:
         """Kill the agent, between two things that it does."""
         if self.alive:
@@ -347,6 +352,7 @@ class MockNode:
     def end(self) -> None:
         """Let the agent end, and the node's namespace with it, if it has one."""
         self.close()
+        self.loop.end()
         if isinstance(self.machine, NamespaceHost):
             self.machine.end()
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from mockcloud.cloud import MockCloud
+    from mockcloud.node import MockNode
 
 LONGEST = 3600.0  #: seconds of a delay
 BACKUP = "backup.sqlite"  #: in the cloud's folder
@@ -31,7 +32,10 @@ class Parameter(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once; ``stays``: over a boot."""
+    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once; ``stays``: over a boot.
+
+    ``rest``: gives what is left of one that stays when a node has crashed, None for nothing.
+    """
 
     help: str
     takes: Mapping[str, Parameter]
@@ -39,6 +43,7 @@ class Fault(NamedTuple):
     ends: Callable[[MockCloud, str], None] | None = None
     of_node: bool = True
     stays: bool = False
+    rest: Callable[[MockNode, Mapping[str, Any]], Mapping[str, Any] | None] = lambda _machine, given: given
 
 
 # -- the way to the registry
@@ -90,6 +95,10 @@ def _hook_ends(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
 def _hooks_live(cloud: MockCloud, node: str) -> None:
     if node in cloud.nodes:
         cloud.nodes[node].end_hook(0)
+
+
+def _until_killed(machine: MockNode, _given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return {"request": machine.hook_ends} if machine.hook_ends else None
 
 
 def _agent_killed(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
@@ -165,8 +174,11 @@ def _backed_up(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
     if not os.path.exists(f"{cloud.root}/{BACKUP}"):
         raise HostRefused("there is no copy", "backup makes one")
+    if cloud.own.stopped:
+        cloud.own.again()
+    wanted = {each["nic"]["uuid"]: each["nic"] for each in cloud.registry.client().all("nics", belongs="instance")}
     cloud.own.restore(f"{cloud.root}/{BACKUP}")
-    cloud.restored = True
+    cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}
 
 
 WAYS = ("both", "answers", "requests")
@@ -210,6 +222,7 @@ FAULTS: dict[str, Fault] = {
         _hook_ends,
         _hooks_live,
         stays=True,
+        rest=_until_killed,
     ),
     "agent": Fault(
         "Kill the agent, and start it anew.",
@@ -282,17 +295,17 @@ class Faults:
         if (name, node) not in self._now or self._now[name, node][0] != number or ends is None:
             return
         del self._now[name, node]
-        off = node in self._cloud.off
+        off = self._cloud.off.get(node)
         try:
             ends(self._cloud, node)
         except NetcommonError as error:
             self._note(f"{name} of {self._name(node)} cannot end: {error}")
             return
         self._note(f"{name} of {self._name(node)} is over")
-        if off and node in self._cloud.nodes:  # what does not go with the power is there after the boot
+        if off is not None and node in self._cloud.nodes:  # what does not go with the power is there after the boot
             for other, where in sorted(self._now):
-                if where == node and FAULTS[other].stays:
-                    FAULTS[other].begins(self._cloud, node, self._now[other, node][1])
+                if where == node and FAULTS[other].stays and (rest := FAULTS[other].rest(off, self._now[other, node][1])) is not None:
+                    FAULTS[other].begins(self._cloud, node, rest)
 
     def _name(self, node: str) -> str:
         machine = self._cloud.nodes.get(node) or self._cloud.off.get(node)
