@@ -355,7 +355,7 @@ class MockCloud:
         hypervisor.prepare()
         hypervisor.resume(self._settled(one.uuid, hypervisor))
         self.nodes[one.uuid], self.hypervisors[one.uuid] = node, hypervisor
-        node.loop.after(self.scheduler.chance.random() * spread, node.agent.start)
+        node.loop.after(self.scheduler.chance.random() * spread, node.start)
 
     def _host(self, one: Sysinfo, boot: str) -> MemoryHost | NamespaceHost:
         """Make the host of a node, as deep as that is. Raises HostRefused."""
@@ -395,7 +395,9 @@ class MockCloud:
         end = self.scheduler.now + seconds
         while late := [each for each in wanted if not str(self.nodes[each].agent.status().get("registry", "")).startswith("in step")]:
             if self.scheduler.now >= end:
-                raise TryAgain(f"after {seconds:g} s the agent of {self.nodes[late[0]].name} is not in step with the registry")
+                node = self.nodes[late[0]]
+                why = f": it cannot start: {node.failed}" if node.failed else ""
+                raise TryAgain(f"after {seconds:g} s the agent of {node.name} is not in step with the registry{why}")
             self.scheduler.passes(0.1)
 
     def stop(self, uuids: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ class Cluster:
     def start(self) -> None:
         """Start all agents, at moments of a second by chance."""
         for node in self.nodes:
-            node.loop.after(self.scheduler.chance.random(), node.agent.start)
+            node.loop.after(self.scheduler.chance.random(), node.start)
         self.scheduler.passes(2.0)
 
     def each(self, seconds: float, actions: Iterable[tuple[MockNode, Callable[[], object]]]) -> None:

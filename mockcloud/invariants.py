@@ -1,6 +1,7 @@
 """Hold everything that a mock cloud has against each other: what must be so at every moment, and when all is quiet.
 
-By raw files, tables of kernels, simulated or not, and what the registry stores and lists: by nothing of the code that made it so.
+By raw files, tables of kernels, simulated or not, and what the registry stores and lists: by nothing of the code that made it so, but that
+mockcloud.in_force asks netcommon.options which of several wishes counts.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.in_force import host_routes, lacking, settings_of
+from mockcloud.in_force import host_routes, lacking, settings_of, wanted_by
+from mockcloud.stored import TAP
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 from runtime.folder import TEMPORARY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mockcloud.cloud import MockCloud
     from mockcloud.commits import Commits
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 HERE = ("running", "incoming")  #: states of an instance that has a process
 SHOWN = ("running", "pending restart")  #: how a NIC of a running instance is shown
+MAIN = 254  #: the routing table in which every lookup ends (linux/rtnetlink.h)
 
 
 class _Guest(NamedTuple):
@@ -117,14 +120,18 @@ def _record(cloud: MockCloud, node: str, each: dict[str, Any]) -> bool:
 
 
 def _in_force(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
-    """No instance runs on two nodes, and what it has is in force on two only while it moves: its MAC, and never an address by a route."""
+    """No instance runs on two nodes, and what it has is in force on two only while it moves: its MAC, and never an address by a route.
+
+    Two networks may have one subnet: an address is one NIC's in its scope. A tap that no guest has may be in any.
+    """
     where: dict[str, list[str]] = {}
     moving = {guest.vm["uuid"] for guest in guests if guest.vm["state"] == "incoming"}
     nics = {each["nic"]["uuid"]: guest.vm["uuid"] for guest in guests for _label, each in guest.nics}
     running = Counter(guest.vm["uuid"] for guest in guests if guest.vm["state"] == "running")
     yield from (f"instance {uuid} runs on {number} nodes" for uuid, number in running.items() if number > 1)
-    routes: dict[str, set[str]] = {}
-    for machine in cloud.nodes.values():
+    scopes = {(guest.node, each["tap"]): _scope(each["nic"]) for guest in guests for _label, each in guest.nics}
+    routes: dict[str, dict[str, set[str]]] = {}
+    for node, machine in cloud.nodes.items():
         with machine.inside:
             view = machine.machine.view()
             links, found = view.links(), list(host_routes(view))
@@ -135,11 +142,16 @@ def _in_force(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
                 where.setdefault(uuid, []).append(machine.name)
         for route in found:
             if route.index in taps:
-                routes.setdefault(route.destination, set()).add(machine.name)
+                scope = scopes.get((node, taps[route.index].name), "")
+                routes.setdefault(route.destination, {}).setdefault(scope, set()).add(machine.name)
     for uuid, names in where.items():
         if len(names) > 1 and nics[uuid] not in moving:
             yield f"NIC {uuid} is in force on {' and '.join(names)}, and is not moving"
-    yield from (f"{address} is routed on {' and '.join(sorted(names))}" for address, names in routes.items() if len(names) > 1)
+    for address, found_in in routes.items():
+        anywhere = found_in.pop("", set())
+        for scoped in found_in.values() or [anywhere]:
+            if len(scoped | anywhere) > 1:
+                yield f"{address} is routed on {' and '.join(sorted(scoped | anywhere))}"
 
 
 # -- when all is quiet
@@ -214,9 +226,9 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     reports: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for each in client.all("reports"):
         reports.setdefault(each["report"]["nic"], []).append((each["node"], each["report"]))
-    held = {each["key"].rpartition("/")[2]: each["claim"]["holder"] for each in client.all("claims", standing="held")}
-    twice = Counter(value for each in wanted.values() for value in _own(each["nic"]))
-    yield from (f"{value} is wanted by {number}" for value, number in twice.items() if number > 1)
+    held = {tuple(each["key"].split("/")[1:]): each["claim"]["holder"] for each in client.all("claims", standing="held")}
+    twice = Counter((_scope(each["nic"]), value) for each in wanted.values() for value in _own(each["nic"]))
+    yield from (f"{value} is wanted by {number}" for (_scope_of, value), number in twice.items() if number > 1)
     yield from (f"conflict: {each}" for each in client.all("conflicts"))
 
     seen: set[str] = set()
@@ -226,8 +238,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
         records = {path.stem.lower(): json.loads(path.read_text()) for path in (folder / "run/netcommon/nics").glob("*.json")}
         processes = {path.name for path in (folder / "proc").glob("*") if path.name.isdigit()}
         links = _tables(cloud.nodes[node]).links if node in cloud.nodes else {}
-        taps = {name for name in links if name.startswith("tap")}
-        settings = settings_of(folder)
+        taps = {name for name, link in links.items() if link.kind == "tun" and TAP.fullmatch(name)}
+        settings = settings_of(cloud.nodes[node]) if node in cloud.nodes else None
         for path in sorted((folder / "vms").glob("*.json")):
             vm = _vm(path)
             if vm is None:
@@ -246,13 +258,14 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
                 nic = wanted[uuid]["nic"]
                 if nic["index"] != place:
                     yield f"{label}: its index is {nic['index']} by the registry"
-                yield from (f"{label}: {value} is {held.get(value)}'s" for value in _own(nic) if held.get(value) != uuid)
+                holders = {value: held.get((_scope(nic), value)) for value in _own(nic)}
+                yield from (f"{label}: {value} is {holder}'s" for value, holder in holders.items() if holder != uuid)
                 said = [(where, report) for where, report in reports.get(uuid, []) if report["state"] != "stopped"]
                 if vm["state"] == "running":
                     yield from _running(cloud.nodes.get(node), folder, vm, each, place, records.pop(uuid, None), label)
                     link = links.get(each["tap"])
-                    if link is not None and link.index == each["device"] and not each.get("unset"):
-                        missing = lacking(cloud.nodes[node], wanted[uuid], each["nic"], link, settings)
+                    if link is not None and link.index == each["device"] and not each.get("unset") and settings is not None:
+                        missing = lacking(cloud.nodes[node], wanted[uuid], each, link, settings)
                         yield from (f"{label}: {text}" for text in missing)
                     if [(where, report["state"], report["tap"]) for where, report in said] != [(node, "running", each["tap"])]:
                         yield f"{label} is {said} by the registry"
@@ -275,6 +288,11 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
 def _own(nic: dict[str, Any]) -> list[str]:
     """Give what nobody else may have."""
     return [each for each in (nic["mac"], nic["ip"], *nic["addresses"]) if each]
+
+
+def _scope(nic: dict[str, Any]) -> str:
+    """Name where that is its own alone: its network, its cluster, or all that have neither."""
+    return nic["network"] or nic["cluster"] or "none"
 
 
 def _running(
@@ -309,8 +327,19 @@ def _running(
     elif nic["mode"] == "openvswitch":
         if [port.bridge for port in kernel.ports if port.name == tap] != [nic["link"]]:
             yield f"{label}: it is not on {nic['link']}"
-    elif not [rule for rule in kernel.rules if rule.iif == tap] or not [route for route in kernel.routes if route.index == link.index]:
+    elif not _led(kernel, nic["link"], link):
         yield f"{label}: no rule or no route leads by {tap}"
+
+
+def _led(kernel: _Tables, table: str, link: Link) -> bool:
+    """Tell whether a rule leads to a table that has routes by a device: a rule of its own, or by marks one of all NICs of the table.
+
+    Table main needs none; nor does a NIC whose table is really the name of a device (netcommon.operations.table).
+    """
+    tables = {route.table for route in kernel.routes if route.index == link.index}
+    if table in ("", "main", str(MAIN)) or table in kernel.links:
+        return MAIN in tables
+    return any(rule.table in tables and (rule.iif == link.name or rule.mask) for rule in kernel.rules)
 
 
 def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
@@ -319,7 +348,8 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
     wanted = {each["nic"]["uuid"]: each for each in client.all("nics", belongs="instance")}
     reports: dict[str, list[dict[str, Any]]] = {}
     for each in client.all("reports"):
-        reports.setdefault(each["report"]["nic"], []).append(each["report"])
+        reports.setdefault(each["report"]["nic"], []).append({**each["report"], "node": each["node"]})
+    cannot = set(_cannot(cloud, wanted, reports))
     for uuid, item in wanted.items():
         said = reports.get(uuid, [])
         if uuid in commits.seen and not said:
@@ -329,20 +359,34 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
                 yield f"{item['label']}: {report['applied'] or 'nothing'} is in force, and {item['revision']} is wanted"
             if report["drift"]:
                 yield f"{item['label']}: {', '.join(report['drift'])} does not hold"
-            if report["refused"]:
+            if report["refused"] and (report["node"], uuid) not in cannot:
                 yield f"{item['label']}: what is wanted is refused: {report['refused']}"
     yield from (f"NIC {uuid} is reported still, and not wanted" for uuid in reports if uuid not in wanted and uuid in commits.instances)
     for uuid, machine in cloud.nodes.items():
         folder = Path(cloud.root, "servers", uuid, "var/lib/netcommon/wanted")
         kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
         for nic, item in wanted.items():
-            options = item["nic"]["options"]
+            options = item["nic"]["options"] if (uuid, nic) not in cannot else ()
             if options and kept.get(nic, {}).get("revision") != item["revision"]:
                 text = kept.get(nic, {}).get("revision", "nothing")
                 yield f"{item['label']}: {text} lies on {machine.name}'s disk, and {item['revision']} is wanted"
             elif options and (has := {name: said["value"] for name, said in kept[nic]["registry"].items()}) != _values(options):
                 yield f"{item['label']}: {has or 'no option'} lies on {machine.name}'s disk, and {_values(options)} is wanted"
         yield from (f"what was wanted of NIC {nic} lies still on {machine.name}'s disk" for nic in kept if nic not in wanted)
+
+
+def _cannot(
+    cloud: MockCloud, wanted: Mapping[str, dict[str, Any]], reports: Mapping[str, list[dict[str, Any]]]
+) -> Iterator[tuple[str, str]]:
+    """Give the nodes that rightly refuse what an operator wants of a NIC that runs there, each with that NIC: no node could do it."""
+    for guest in _guests(cloud):
+        for _label, each in guest.nics:
+            uuid = each["nic"]["uuid"]
+            refused = "".join(report["refused"] for report in reports.get(uuid, ()) if report["node"] == guest.node)
+            if not refused or uuid not in wanted or guest.node not in cloud.nodes:
+                continue
+            if wanted_by(wanted[uuid], each, settings_of(cloud.nodes[guest.node])).refused.startswith(refused):
+                yield guest.node, uuid
 
 
 def _values(options: Iterable[dict[str, Any]]) -> dict[str, str]:

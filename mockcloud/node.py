@@ -20,6 +20,7 @@ from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
 from mockcloud.replaced.transport.session import Session
 from netagent.agent import Agent
+from netagent.dispatcher import tell
 from netagent.hooks.protocol import SETTINGS, Given, Latest, handed_back
 from netagent.hooks.session import Kept, Warm
 from netagent.observe.hook_reports import WARM, called
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     Note = Callable[[str, str], None]
 
 LIMIT = 30.0  #: seconds that a hook has
+RESTART = 2.0  #: seconds from an agent that could not start to the next one: RestartSec of packaging/systemd/netcommon-agent.service
 KILLED = 137  #: the exit status of what SIGKILL has ended, as a shell says it
 #: Where an agent can be killed: at once; before a request to its host; before a worker's piece of work, and after it; before a request to
 #: the registry leaves, when its answer has come, and when a line of the stream has.
@@ -86,6 +88,7 @@ class MockNode:
         self._watcher, self._chance = watcher, Random(scheduler.chance.random())
         self.sources = Sources(self.machine, self.loop, self._chance) if isinstance(self.machine, MemoryHost) else KernelSources(self.loop)
         self.full, self.alive = False, True
+        self.failed = ""  #: why the agent could not start, while it tries to
         self.loop.around, self.loop.died = self._room, self._died
         self._killed: Frozen | None = None  # what runs is being killed: its files as they were at that moment
         self._crash: tuple[str, int] | None = None  # where the agent is killed, and how often it gets there before
@@ -183,8 +186,21 @@ class MockNode:
         self._crash = None
         if not self.alive:
             self.again()
-            with self.inside:
+            self.start()
+
+    def start(self) -> None:
+        """Start the agent that was made. One that cannot start is closed, and another one begins RESTART seconds later, as by systemd."""
+        try:
+            with self.inside, self._room():
                 self.agent.start()
+        except Exception as error:  # of each the process would end
+            tell(Lines(self._note).make(), "the agent cannot start", error)
+            self.failed = str(error)
+            self.close()
+            self.again()
+            self.loop.after(RESTART, self.start)
+        else:
+            self.failed = ""
 
     def _reached(self, point: str) -> None:
         if self._crash is None or self._crash[0] != point or not self.alive or self._hooking:

@@ -188,8 +188,11 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def write(self, name: str, data: bytes, mode: int = 0o600, sync: bool = False) -> None:
-        """Replaces the file ``name`` at once. ``sync``: it survives a crash of the machine. Raises HostRefused."""
+    def write(self, name: str, data: bytes, mode: int = 0o600, sync: bool = False, said: str = "") -> None:
+        """Replaces the file ``name`` at once. ``sync``: it survives a crash of the machine; ``said``: as an error calls it, if not so.
+
+        Raises HostRefused.
+        """
 
         def make(temporary: str) -> None:
             descriptor = os.open(temporary, _CREATE, 0o600, dir_fd=self.descriptor)
@@ -203,7 +206,7 @@ class Folder:
             finally:
                 os.close(descriptor)
 
-        self._replace(name, make)
+        self._replace(name, make, said or name)
         if sync:
             self.flush()
 
@@ -211,7 +214,7 @@ class Folder:
         """Makes the file ``name`` with all of ``data`` at once, unless there is one: then False. Raises HostRefused."""
         aside = f"{TEMPORARY}{name}-{get_native_id()}"
         for attempt in range(1, SWEPT + 1):
-            self.write(aside, data, mode)
+            self.write(aside, data, mode, said=name)
             try:
                 os.link(aside, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
                 return True
@@ -255,9 +258,9 @@ class Folder:
 
     def link(self, name: str, target: str) -> None:
         """Replaces the symbolic link (or whatever file) ``name`` at once. Raises HostRefused."""
-        self._replace(name, lambda temporary: os.symlink(target, temporary, dir_fd=self.descriptor))
+        self._replace(name, lambda temporary: os.symlink(target, temporary, dir_fd=self.descriptor), name)
 
-    def _replace(self, name: str, make: Callable[[str], None]) -> None:
+    def _replace(self, name: str, make: Callable[[str], None], said: str) -> None:
         temporary, swept = "", 0
         try:
             for temporary in _temporary_names():
@@ -277,7 +280,7 @@ class Folder:
             if temporary:
                 self._discard(temporary)
             if isinstance(error, OSError):
-                raise refused("cannot write", f"{self.path}/{name}", error) from None
+                raise refused("cannot write", f"{self.path}/{said}", error) from None
             raise
 
     def _discard(self, temporary: str) -> None:

@@ -117,7 +117,11 @@ class Layout:
         base = Folder.find(self._path)
         if base is None:
             return None
-        owner = self._owner(base)
+        try:
+            owner = self._owner(base)
+        except BaseException:  # a signal too
+            base.close()
+            raise
         self._certain = bool(owner)
         if owner in ("", self._cookie):
             return base
@@ -130,15 +134,19 @@ class Layout:
 
     def _make_root(self) -> Folder:
         base = Folder.make(self._path)
-        if not self._owner(base):
-            # exclusive, so of two namespaces that are first at once one wins; a marker of an earlier boot has another name
-            base.create(self._marker, f"{self._cookie}\n".encode("ascii"))
-            for name in base.names():
-                if name.startswith("netns.") and name not in ("netns.d", self._marker):
-                    base.remove(name)
-        self._certain = True
-        if self._owner(base) == self._cookie:
-            return base
+        try:
+            if not self._owner(base):
+                # exclusive, so of two namespaces that are first at once one wins; a marker of an earlier boot has another name
+                base.create(self._marker, f"{self._cookie}\n".encode("ascii"))
+                for name in base.names():
+                    if name.startswith("netns.") and name not in ("netns.d", self._marker):
+                        base.remove(name)
+            self._certain = True
+            if self._owner(base) == self._cookie:
+                return base
+        except BaseException:  # a signal too
+            base.close()
+            raise
         with base, base.make_sub("netns.d") as others:
             return others.make_sub(self._cookie)
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from typing import IO
 
 ROOT = "CLOUD"  #: the same seed, the same log, wherever the cloud is
-CUT = r"[^']*'\.\.\. \([0-9]+ characters\)"  #: how runtime.errors.escaped ends a path that is too long
+#: A path in a line as runtime.errors.escaped shows it, and what follows where it was too long.
+PATH = re.compile(r"'(/(?:[^'\\]|\\.)*)'(\.\.\. \([0-9]+ characters\))?")
 
 
 class Unwritten(NetcommonError):
@@ -27,17 +28,23 @@ class Log:
 
     def __init__(self, file: IO[str] | None = None, root: str = "") -> None:
         self._hash, self._file, self._root, self.lines = hashlib.sha256(), file, root, 0
-        self._cut = re.compile(re.escape(root) + CUT) if root else None
+        self._shown = escaped(root, len(root))[1:-1]
         self._waiting: list[str] = []
 
     def add(self, line: str) -> None:
         """Take in one line. It is written later: a node's disk, and so this process, may just now be unable to."""
-        if self._cut is not None and self._root in line:
-            line = self._cut.sub(f"{ROOT}/...'", line).replace(self._root, ROOT)
+        if self._root:
+            line = PATH.sub(self._path, line).replace(self._root, ROOT) if "'/" in line else line.replace(self._root, ROOT)
         self.lines += 1
         self._hash.update(line.encode("utf-8", "backslashreplace") + b"\n")
         if self._file is not None:
             self._waiting.append(line)
+
+    def _path(self, found: re.Match[str]) -> str:
+        """Give what stands for a path of the cloud's: the same whether it was cut or not, which the length of its folder's name decides."""
+        path, cut = found.groups()
+        own = path == self._shown or path.startswith(f"{self._shown}/") or (cut and self._shown.startswith(path))
+        return f"'{ROOT}/...'" if own else found[0]
 
     def flush(self) -> None:
         """Write what waits. Raises Unwritten."""

@@ -13,8 +13,9 @@ import netcommon.features.guard as guard
 import netcommon.features.rate as rate
 import netcommon.modes.routed as routed
 from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
 from mockcloud.instances.table import perform
-from mockcloud.invariants import always
+from mockcloud.invariants import always, settled
 from mockcloud.invariants import fitting as wrong
 from mockcloud.stored import vm_uuid
 from mockcloud.sysinfo import node_uuid
@@ -22,6 +23,7 @@ from netcommon.features.base import Part
 from netcommon.host.api.datapath import ANYCAST, LOCAL
 from netcommon.host.api.facts import AF_INET, AF_INET6, Route
 from netcommon.operations.route import GuestRoute
+from runtime.errors import HostRefused, NicInvalid
 from tests.support.killing_steps import opened
 
 FIRST, SECOND = node_uuid(1), node_uuid(2)
@@ -123,3 +125,90 @@ def test_an_instance_that_somebody_has_edited_is_said_and_ends_nothing(cloud: Mo
     for text in ("nonsense", "[]", '{"interfaces": [{}]}'):
         path.write_text(text)
         assert always(cloud) == [] and f"{path} is not what mockcloud has written" in wrong(cloud)
+
+
+BOTH = [{"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"}]
+SIX = [{"network": "six", "mode": "routed", "link": "guests"}]
+MAIN = [{"network": "blue", "mode": "routed", "link": ""}]
+#: Settings, NICs, and an option that an operator then sets of the last of them.
+RIGHT: dict[str, tuple[str, list[dict[str, str]], dict[str, str]]] = {
+    "addresses": ("", BOTH, {"addresses": "198.51.100.9,198.51.100.10"}),
+    "prefixes": ("", BOTH, {"prefixes": "198.51.100.0/28"}),
+    "eui64": ("[nic]\neui64 = true\n", SIX, {}),
+    "network": (
+        '[nic]\nspoof_guard = true\nrate_in = "8mbit"\n[networks.blue]\nspoof_guard = false\nrate_in = "9mbit"\n',
+        BOTH,
+        {"rate_out": "4mbit"},
+    ),
+    "main": ("", MAIN, {}),
+    "mark": ("[rules]\nmark = 0xfff0000\n", BOTH, {}),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_and_in_force_is_no_violation(cloud: MockCloud, name: str) -> None:
+    settings, nics, options = RIGHT[name]
+    for node in (FIRST, SECOND):
+        Path(cloud.root, "servers", node, "etc/netcommon/config.toml").write_text(settings)
+    perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": nics, "start": True})
+    if options:
+        perform(cloud, "change", {"name": "web1", "index": len(nics) - 1, "options": options})
+    assert wrong(cloud) == [] == always(cloud)
+    kernel = cloud.nodes[FIRST].host.kernel
+    taps = {link.index for link in kernel.links.values() if link.kind == "tun"}
+    gone = [route for route in kernel.routes if route.index in taps]
+    kernel.routes[:] = [route for route in kernel.routes if route not in gone]
+    assert gone and any("is not routed to it" in each for each in wrong(cloud))
+
+
+def test_a_rule_that_leads_to_another_table_is_seen(cloud: MockCloud) -> None:
+    running(cloud)
+    kernel = cloud.nodes[FIRST].host.kernel
+    kernel.rules[:] = [rule._replace(table=rule.table + 1) if rule.iif else rule for rule in kernel.rules]
+    assert any("no rule or no route leads by tap" in each for each in wrong(cloud))
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_networks_may_have_one_subnet(cloud: MockCloud, routed: bool) -> None:
+    """A claim's scope is the network."""
+    cloud.network("red", {"subnet": "192.0.2.0/24"})
+    more = {"mode": "routed", "link": "guests"} if routed else {}
+    for name, node, network in (("web1", "mock1", "blue"), ("web2", "mock2", "red")):
+        perform(cloud, "create", {"name": name, "node": node, "nics": [{"network": network, **more}], "start": True})
+    assert wrong(cloud) == [] == always(cloud)
+
+
+def test_a_nic_of_the_nodes_own_may_be_called_as_taps_are(cloud: MockCloud) -> None:
+    cloud.attach("tap7", "198.18.0.0/24")
+    running(cloud)
+    assert wrong(cloud) == []
+
+
+def test_what_no_node_can_do_is_rightly_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "cloud") as cloud:
+        commits = Commits()
+        cloud.create(2, profile="switched")
+        cloud.network("blue", {"subnet": "192.0.2.0/24"})
+        cloud.ready([FIRST, SECOND], 20.0)
+        cloud.own.listen(lambda registry: commits.begin(registry.items()))
+        nics = [{"network": "blue", "mode": "openvswitch", "link": "ovs0"}]
+        perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": nics, "start": True})
+        with pytest.raises(HostRefused, match="mock1 refuses: MODE='openvswitch'"):
+            perform(cloud, "change", {"name": "web1", "index": 0, "options": {"firewall": "limited"}})
+        cloud.scheduler.passes(30.0)
+        assert settled(cloud, commits) == []
+
+
+def test_what_a_node_refuses_without_a_reason_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = Commits()
+    cloud.own.listen(lambda registry: commits.begin(registry.items()))
+    running(cloud)
+
+    def refuses(*_given: object) -> Part:
+        raise NicInvalid("MODE", "bridged", "planted")
+
+    monkeypatch.setattr(rate, "plan", refuses)
+    with pytest.raises(HostRefused, match="planted"):
+        perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "9mbit"}})
+    monkeypatch.undo()
+    assert any("what is wanted is refused: MODE='bridged': expected planted" in each for each in settled(cloud, commits))

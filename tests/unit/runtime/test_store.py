@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -322,3 +323,24 @@ def test_an_instance_that_is_called_like_a_temporary_file(tmp_path: Path) -> Non
     left.write_text("")
     assert store.clean_temporary(time.time() + 1000) == [str(left)] and folder.is_dir()
     store.close()
+
+
+def opened() -> list[str]:
+    return sorted(os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}"))
+
+
+@pytest.mark.parametrize("damage", ["full", "marker"])
+def test_a_layout_that_cannot_be_begun_leaves_nothing_open(paths: Paths, state: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    """Check that a disk that is full, or a marker that cannot be read, costs a process that goes on no descriptor."""
+    state.mkdir(parents=True, exist_ok=True)
+    if damage == "marker":
+        (state / f"netns.{BOOT}").symlink_to("elsewhere")
+    else:
+        monkeypatch.setattr("runtime.folder.os.write", lambda *_given: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+    before = opened()
+    store = Store(paths, 1, BOOT)
+    for work in (lambda: store.folder("nics"), lambda: store.read(U1)) if damage == "marker" else (lambda: store.folder("nics"),):
+        with pytest.raises(HostRefused):
+            work()
+    store.close()
+    assert opened() == before

@@ -10,6 +10,7 @@ import pytest
 
 from mockcloud.explore.exploring import explore
 from mockcloud.scenarios.file import Scenario, Step
+from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.running import Result, play
 from mockcloud.scenarios.writing import text
 from netregistry.service.registry import Registry
@@ -31,13 +32,27 @@ DISK = scenario(Step("disk", at=5.0, lasts=10.0), WEB2, STOP)
 def test_a_full_disk_and_a_file_for_the_log_change_nothing(tmp_path: Path) -> None:
     """Check that what nodes say of a disk that is full names files of the cloud's folder."""
     found = [play(DISK, str(tmp_path / "a" / "cloud"), 7)]
-    for folder in ("b", "another"):
+    for folder in ("b", "another", "it's", "x" * 30, "x" * 60, "x" * 100, "x" * 150):  # where texts are cut is another place in each
         with open(tmp_path / f"{folder}.log", "w", encoding="utf-8") as file:
             found.append(play(DISK, str(tmp_path / folder / "cloud"), 7, file))
         data = (tmp_path / f"{folder}.log").read_bytes()
         assert hashlib.sha256(data).hexdigest() == found[-1].sha256 and data.count(b"\n") >= found[-1].lines
-        assert b"cannot write 'CLOUD/...'" in data and str(tmp_path).encode() not in data
+        assert b"cannot write 'CLOUD/...': File too large" in data and str(tmp_path).encode() not in data and b"characters)" not in data
     assert len({(each.sha256, each.lines, each.actions, each.seconds) for each in found}) == 1
+
+
+def test_a_path_of_another_folder_stays_as_it_is(tmp_path: Path) -> None:
+    lines = [
+        "'/var/tmp/yours/a'",
+        "'/var/tmp/other'... (130 characters)",
+        r"of /var/tmp/mine/a: it's '/var/tmp/mine/a\'s'... (9 characters) b",
+    ]
+    with open(tmp_path / "log", "w", encoding="utf-8") as file:
+        log = Log(file, "/var/tmp/mine")
+        for line in lines:
+            log.add(line)
+        log.flush()
+    assert (tmp_path / "log").read_text().splitlines() == [*lines[:2], "of CLOUD/a: it's 'CLOUD/...' b"]
 
 
 def test_a_log_that_cannot_be_written_ends_the_command_with_its_status(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from mockcloud.scenarios.running import Result, play
 from mockcloud.scenarios.writing import text
 from mockcloud.sysinfo import node_uuid
 from netregistry.stores.base import Batch, Changed
+from runtime.errors import HostRefused, TryAgain
+from runtime.folder import TEMPORARY
 from tests.support.bootstrap import ROOT
 from tests.support.killing_steps import opened
 from tests.support.sample import FULL
@@ -405,3 +407,52 @@ def test_a_cloud_that_another_process_goes_on_with_has_booted(tmp_path: Path) ->
 
 def test_the_file_of_the_documentation_is_one() -> None:
     assert parsed(text(scenario(*ALL))).steps[3:] == ALL
+
+
+def test_a_node_that_boots_while_its_disk_is_full_has_an_agent_once_there_is_room(tmp_path: Path) -> None:
+    """As systemd starts one that has ended: seeds of the search were red, and an agent's start was tried once."""
+    steps = Step("disk", at=5.0, lasts=12.0), Step("node", at=8.0, lasts=1.0, nodes="mock2")
+    both = []
+    for folder in ("a", "b"):
+        log = tmp_path / f"{folder}.log"
+        with log.open("w", encoding="utf-8") as file:
+            both.append(play(Scenario(2, "plain", SOON, 90.0, NETWORKS, steps), str(tmp_path / folder / "cloud"), 1, file))
+        assert both[-1].violations == ()
+        said = [line for line in log.read_text().splitlines() if "mock2 error: the agent cannot start: cannot write 'CLOUD/" in line]
+        assert len(said) == 4 and TEMPORARY not in log.read_text(), said
+    assert both[0].sha256 == both[1].sha256
+
+
+def test_an_agent_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_agent: object) -> None:
+        raise HostRefused("planted")
+
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(1)
+        monkeypatch.setattr("netagent.agent.Agent.start", broken)
+        with pytest.raises(TryAgain, match=r"mock1 is not in step with the registry: it cannot start: planted$"):
+            cloud.ready([FIRST], 10.0)
+        monkeypatch.undo()
+        cloud.scheduler.passes(20.0)
+        assert cloud.nodes[FIRST].agent.status()["registry"] == "in step" and cloud.nodes[FIRST].failed == ""
+
+
+def test_an_agent_that_is_killed_while_it_cannot_start_is_started_by_nobody_else(tmp_path: Path) -> None:
+    """Check that a crash and the end of the fault `agent` find one agent: no second one is begun by what waits."""
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(1)
+        cloud.ready([FIRST], 20.0)
+        cloud.crash(FIRST)
+        cloud.boot(FIRST)
+        node = cloud.nodes[FIRST]
+        node.full = True
+        cloud.scheduler.passes(5.0)
+        assert node.failed and node.alive
+        node.kill()
+        cloud.scheduler.passes(10.0)
+        assert not node.alive
+        node.revive()  # onto the full disk: it cannot start there either
+        assert node.failed
+        node.full = False
+        cloud.scheduler.passes(20.0)
+        assert settled(cloud) == [] and node.failed == ""
