@@ -96,7 +96,7 @@ class MockCloud:
         self._keep()
         try:
             if self.service:
-                self.networks.claim(self._name)
+                self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
         except BaseException:  # it is another cloud's
             self.registry.stop()
             self.watcher.close()
