@@ -276,18 +276,19 @@ class Core:
 
         Who asks chooses the id: what he does must not stand where the history is cut next, or far from when he has done it.
         The floor is a time that is not yet where the history was cut while the clock was fast: requests are made behind it until then.
-        Each refusal says it as it is now: who was told another one by a clock that is right again makes the request anew.
+        A refusal says behind which time one is made anew. That is the present moment, and not the latest that is too old: by then this
+        has moved on.
         """
-        at, floor = made(call.id), max(self.view.ledger.floor, int(self.moment * 1000) - BACK)
-        if at > self.moment * 1000 + EARLY:
+        at, moment = made(call.id), int(self.moment * 1000)
+        if at > moment + EARLY:
             detail = f"the request was made at {local_time(at / 1000)}, which is not yet: make it anew, or set the clocks of both sides"
-            raise Refused("outdated", detail, id=call.id, floor=floor)
-        if at > floor:
+            raise Refused("outdated", detail, id=call.id, floor=moment)
+        if at > max(self.view.ledger.floor, moment - BACK):
             return
         found = cast("Found", (yield Read(keys.history(call.id))))
         if found.value is None:
             detail = "requests as old as this are not remembered: make it anew, after the floor, if it is wanted still"
-            raise Refused("outdated", detail, id=call.id, floor=floor)
+            raise Refused("outdated", detail, id=call.id, floor=moment)
 
     def _earlier(self, call: Call, who: Identity, what: str) -> Generator[Effect, Result, Response | None]:
         """Give what the request was answered when it was done; None where it was not. Raises Refused for an id that was another's."""

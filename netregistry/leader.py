@@ -10,7 +10,7 @@ import hashlib
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from netregistry.core import LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
+from netregistry.core import BACK, LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
 from netregistry.draft import Commit
 from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, load
@@ -21,7 +21,7 @@ from netregistry.refusal import Refused
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
 from netregistry.rules.nodes import SETTLING
-from netregistry.steady import Steady, written
+from netregistry.steady import JUMP, Steady, written
 from netregistry.stores.base import Delete, Expect, Put
 from runtime.errors import NetcommonError
 
@@ -219,11 +219,12 @@ class Leader:
                 yield Commit((Expect(keys.node(node), 0),), tuple(Delete(key) for key in found[place : place + AT_ONCE]))
 
     def _clock_kept(self, now: float) -> Work:
-        """Write since when the clock has gone without a jump, now and then: a service that is begun anew goes on from there."""
+        """Write since when the clock has gone without a jump, now and then and after one: a service begun anew goes on from there."""
         view, clock = self._core.view, self._steady.clock
         there = view.get(keys.CLOCK)
         seen = there.seen if there is not None else self._begun
-        if clock is not None and not 0 <= now - seen < CLOCK_KEPT and keys.CLOCK not in view.unreadable:
+        jumped = there is not None and clock is not None and abs(clock.since - there.since) > JUMP
+        if clock is not None and (jumped or not 0 <= now - seen < CLOCK_KEPT) and keys.CLOCK not in view.unreadable:
             result = yield Commit((Expect(keys.CLOCK, view.at(keys.CLOCK)),), (Put(keys.CLOCK, dump(clock)),))
             if isinstance(result, Committed):
                 yield CatchUp(result.revision)
@@ -233,7 +234,8 @@ class Leader:
 
         There may be a million: so many are deleted at a turn that others have theirs. Tell whether there are more.
 
-        How old one is says the time at which it was done; its id, which who asks has chosen, says no more than where it is kept.
+        How old one is says the time at which it was done; its id, which who asks has chosen, says no more than where it is kept: behind
+        a time that is not yet where the history was cut while the clock was fast. Of what was done by such a clock only the number counts.
         The ledger's floor rises in the same commit: what is not remembered any more is refused from then on.
         """
         core = self._core
@@ -247,7 +249,9 @@ class Leader:
             cut: list[str] = []
             for key, value in some.items:
                 at = made(key.partition("/")[2])
-                done = max(at, _done(value))
+                done = _done(value) or at
+                if done > now * 1000 + BACK and self._steady.forgets:
+                    done = int(now * 1000) - LATE - 1  # it was done while the clock was fast, and before it was set right a day ago
                 if done >= now * 1000 - LATE or not (len(cut) < excess or done < oldest):
                     break
                 cut.append(key)

@@ -99,14 +99,17 @@ class Pool:
     def count(self, first: int, last: int) -> dict[Standing, int]:
         """Count the numbers from ``first`` to ``last`` by how they stand; each counts once, by what stands most in its way."""
         found: dict[Standing, int] = dict.fromkeys(ORDER, 0)
-        for number in self._used[bisect_left(self._used, first) : bisect_left(self._used, last + 1)]:
+        for number in self.within(first, last):
             found[self._standing(number)] += 1
         return found
 
     def standing(self, wanted: Standing, first: int, last: int) -> Iterator[int]:
         """Give the numbers from ``first`` to ``last`` that stand so, the lowest first. The pool must not change meanwhile."""
-        within = self._used[bisect_left(self._used, first) : bisect_left(self._used, last + 1)]
-        return (number for number in within if self._standing(number) == wanted)
+        return (number for number in self.within(first, last) if self._standing(number) == wanted)
+
+    def within(self, first: int, last: int) -> list[int]:
+        """Give the numbers from ``first`` to ``last`` that anything is of, the lowest first."""
+        return self._used[bisect_left(self._used, first) : bisect_left(self._used, last + 1)]
 
     def of(self, number: int) -> Standing | None:
         """Tell how a number stands; None where nothing is of it."""
@@ -118,3 +121,46 @@ class Pool:
 
 
 ORDER: tuple[Standing, ...] = ("held", "reserved", "quarantined", "reported", "free")
+
+
+class Joined(Pool):
+    """The pool of a scope, with one beside it: what is in use, and nobody knows in which scope. What changes is changed in these."""
+
+    def __init__(self, own: Pool, beside: Pool) -> None:
+        self._own, self._beside = own, beside
+
+    def never_used(self, first: int, last: int) -> Iterator[int]:
+        """Give the numbers from ``first`` to ``last`` that nothing is of in either: what is used in a row takes one step."""
+        while (number := next(self._own.never_used(first, last), None)) is not None:
+            first = next(self._beside.never_used(number, last), last + 1)
+            if first == number:
+                yield number
+                first += 1
+
+    def longest_freed(self, bounds: Sequence[tuple[int, int]]) -> Iterator[int]:
+        """Give the numbers within the bounds that are free again, the one that has been so longest first, and not in use beside."""
+        return (number for number in self._own.longest_freed(bounds) if self._beside.of(number) is None)
+
+    def count(self, first: int, last: int) -> dict[Standing, int]:
+        """Count the numbers from ``first`` to ``last`` by how they stand."""
+        found = self._own.count(first, last)
+        for number in self._beside.within(first, last):
+            if (before := self._own.of(number)) != (after := self.of(number)):
+                if before is not None:
+                    found[before] -= 1
+                if after is not None:
+                    found[after] += 1
+        return found
+
+    def standing(self, wanted: Standing, first: int, last: int) -> Iterator[int]:
+        """Give the numbers from ``first`` to ``last`` that stand so, the lowest first."""
+        return (number for number in self.within(first, last) if self.of(number) == wanted)
+
+    def within(self, first: int, last: int) -> list[int]:
+        """Give the numbers from ``first`` to ``last`` that anything is of in either, the lowest first."""
+        return sorted({*self._own.within(first, last), *self._beside.within(first, last)})
+
+    def of(self, number: int) -> Standing | None:
+        """Tell how a number stands, by what stands most in its way; None where nothing is of it."""
+        found = (standing for each in (self._own, self._beside) if (standing := each.of(number)) is not None)
+        return min(found, key=ORDER.index, default=None)

@@ -40,11 +40,13 @@ class Steady:
     def begin(self, written: float, kept: Clock | None = None) -> None:
         """Hold the clock, at the start, against the latest time that is ``written`` in the registry; 0: none is.
 
-        ``kept``: since when it had gone without a jump, until when.
+        ``kept``: since when it had gone without a jump, until when. What was written by a clock that had jumped says nothing for it: what
+        may not end by it may not end after this start either.
         """
         if self._passed is None:
             return
         now = self._now()
+        self._jumped = kept is not None and kept.jumped
         if written and not -JUMP <= now - written <= QUIET:
             self._jumped = True
             self._why = f"the latest that was written is of {local_time(written)}: the clock may be wrong"
@@ -55,7 +57,10 @@ class Steady:
     def clock(self) -> Clock | None:
         """Give since when the clock has gone without a jump, as it is to be kept; None where nobody sets it."""
         self.look()
-        return None if self._passed is None else Clock(max(self._seen[0] - (self._seen[1] - self._since), 0.0), self._seen[0])
+        if self._passed is None:
+            return None
+        since = max(self._seen[0] - (self._seen[1] - self._since), 0.0)
+        return Clock(since, self._seen[0], self._jumped and not self._lasts(DAY))
 
     def look(self) -> None:
         """Look at both. To be done every second or so."""

@@ -28,7 +28,7 @@ from netregistry.model.history import Ledger, Settings
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.pool import REPORTED, Place, Pool
+from netregistry.pool import REPORTED, Joined, Place, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,7 +153,10 @@ class View:
                         del kept[each]
 
     def _use(self, key: str, report: Report) -> None:
-        """Note in the pools what is in use by a report: an address in the scope of its NIC, a MAC everywhere."""
+        """Note in the pools what is in use by a report: an address in the scope of its NIC, a MAC everywhere.
+
+        Addresses of a NIC that nobody wants are in a pool without scope, which counts in each.
+        """
         for at in self._places(key, report):
             count = self._reported[at] = self._reported.get(at, 0) + 1
             if count == 1:
@@ -171,10 +174,8 @@ class View:
         for each in report.uses:
             if each == report.mac:
                 found = _numbers(keys.mac("", each), "macs")
-            elif nic is not None:
-                found = _numbers(keys.address(nic.scope, each), "addresses")
-            else:
-                continue
+            else:  # of one that nobody wants nobody knows the scope
+                found = _numbers(keys.address(nic.scope if nic is not None else "", each), "addresses")
             with contextlib.suppress(ValueError):  # a store may hold what no version of this has written
                 yield from tuple(found)
 
@@ -217,8 +218,9 @@ class View:
         return self._kinds.get(kind, {})
 
     def pool(self, kind: str, scope: str, family: int = 0) -> Pool:
-        """Give the claimed numbers of a scope; of MACs there is one pool for all scopes."""
-        return self._pools.get((kind if kind == "macs" else scope, family), Pool())
+        """Give the numbers of a scope that are claimed or in use; of MACs there is one pool for all scopes. Not to be changed."""
+        own, beside = (self._pools.get((each, family)) for each in (kind if kind == "macs" else scope, ""))
+        return own or Pool() if beside is None else Joined(own or Pool(), beside)
 
     def due(self, kind: type, now: float, most: int) -> tuple[str, ...]:
         """Give the keys of NICs, claims or reports of which something has ended by then, the earliest first, and no more than ``most``."""

@@ -7,7 +7,7 @@ from runtime.errors import NicInvalid
 from runtime.kept import LONGEST, is_ip, is_option, is_position
 from runtime.networks import GANETI, tags_of
 from runtime.typed import TYPE_CHECKING, NamedTuple
-from runtime.wanted import End, Entry, Moment, plausible, to_json, until_of
+from runtime.wanted import End, Entry, Moment, in_part, plausible, to_json, until_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,8 @@ def ip_of(said: Mapping[str, Any]) -> str:
 def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:
     """Give what is wanted of the NIC as a registry wants it by now.
 
-    An option that ends when it would have ended before keeps that end by the boot's clock; one that has ended already is left out.
+    An option that ends when it would have ended before keeps that end by the boot's clock; one that has ended already is left out, and
+    what is wanted counts as a part then (runtime.wanted.in_part): the registry wants it still, and this node's clock may be wrong.
 
     Raises NicInvalid for what cannot be wanted of any NIC. Whether there is such an option is not looked at.
     """
@@ -97,7 +98,8 @@ def taken(before: Wanted, asked: RegistryWanted, now: Moment) -> Wanted:
             entries.append(there)
         elif not until or left > 0:
             entries.append(Entry(name, value, End(now, Moment(now.boot, now.monotonic + left, until)) if until else None))
-    after = before._replace(registry=tuple(entries), revision=asked.revision, network=asked.network, tags=asked.tags)
+    revision = asked.revision if len(entries) == len(asked.options) else in_part(asked.revision)
+    after = before._replace(registry=tuple(entries), revision=revision, network=asked.network, tags=asked.tags)
     after = after._replace(position=asked.position, ip=asked.ip)
     if 2 * len(to_json(after.by_registry)) > LONGEST // 2:  # once more while it is pending, and beside what is of this node
         raise NicInvalid("options", f"{len(entries)} options", f"options of {LONGEST // 4} bytes as JSON")

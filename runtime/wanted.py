@@ -4,7 +4,7 @@ One object for each NIC, also for those of the cluster that are not here: a gues
 
     local      options that somebody has set on this node (netcommon change), the strongest
     registry   those that a registry has set
-    revision   of what the registry wants, EPOCH:REVISION; "" where it has said nothing
+    revision   of what the registry wants, EPOCH:REVISION; EPOCH:0 where this is not all of it; "" where it has said nothing
     network    the UUID of the NIC's network in the registry; "" for none
     tags       those of a Ganeti cluster's NIC, as the registry was told of them last; null where it was not
     position   that NIC's in its instance by then, by which its tags are read; null where the registry was not told
@@ -121,9 +121,14 @@ class Wanted(NamedTuple):
         return self._replace(local=(), pending=None)
 
     def without(self, now: Moment) -> Wanted:
-        """The same without what has ended; what that had hidden holds again."""
+        """The same without what has ended; what that had hidden holds again.
+
+        Where that is anything of a registry's, the rest is not all that it wants, and is kept so (``in_part``): it ends its values itself,
+        and a clock that is wrong for a moment, as at a boot, must not end them for good.
+        """
         kept = [tuple(one for each in part if (one := each.at(now)) is not None) for part in (self.local, self.registry)]
-        return self._replace(local=kept[0], registry=kept[1])
+        revision = self.revision if kept[1] == self.registry else in_part(self.revision)
+        return self._replace(local=kept[0], registry=kept[1], revision=revision)
 
     def rebased(self, now: Moment) -> Wanted:
         """The same, with each end that was set in an earlier boot told by this boot's clock too."""
@@ -148,6 +153,11 @@ def _changed(entry: Entry, source: str) -> Changed:
 def until_of(entry: Entry) -> float:
     """Give when an option ends (seconds since the epoch); 0: never."""
     return entry.end.until.wall if entry.end else 0.0
+
+
+def in_part(revision: str) -> str:
+    """Give the revision of a NIC that has not all that a registry wants as of ``revision``: 0 of its epoch, which nobody has."""
+    return f"{revision.rpartition(':')[0]}:0" if revision else ""
 
 
 NOTHING = Wanted()

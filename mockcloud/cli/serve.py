@@ -23,7 +23,7 @@ def serve(seed: int, folder: str, registry: str) -> None:
     """
     with opened(folder, seed=seed, registry=registry) as cloud:
         cloud.start()
-        server = Server(cloud)
+        server = Server(cloud, lambda text: say(f"mockcloud: {text}", err=True))
         try:
             say(f"serving {len(cloud.nodes)} nodes on {cloud.root}/{SOCKET}")
             for text in cloud.failed.values():

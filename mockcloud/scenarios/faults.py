@@ -97,10 +97,6 @@ def _hooks_live(cloud: MockCloud, node: str) -> None:
         cloud.nodes[node].end_hook(0)
 
 
-def _until_killed(machine: MockNode, _given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    return {"request": machine.hook_ends} if machine.hook_ends else None
-
-
 def _agent_killed(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
     cloud.nodes[node].crash_at(given["point"], given["number"])
 
@@ -108,10 +104,6 @@ def _agent_killed(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None
 def _agent_starts(cloud: MockCloud, node: str) -> None:
     if node in cloud.nodes:
         cloud.nodes[node].revive()
-
-
-def _crashes(cloud: MockCloud, node: str, _given: Mapping[str, Any]) -> None:
-    cloud.crash(node)
 
 
 def _boots(cloud: MockCloud, node: str) -> None:
@@ -167,10 +159,6 @@ def _starts(cloud: MockCloud, _node: str) -> None:
         cloud.own.again()
 
 
-def _backed_up(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
-    cloud.own.backup(f"{cloud.root}/{BACKUP}")
-
-
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
     if not os.path.exists(f"{cloud.root}/{BACKUP}"):
         raise HostRefused("there is no copy", "backup makes one")
@@ -181,9 +169,7 @@ def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
     cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}
 
 
-WAYS = ("both", "answers", "requests")
-ABILITIES = ("watch", "nic.add", "nic.set", "nic.delete")
-
+WAYS, ABILITIES = ("both", "answers", "requests"), ("watch", "nic.add", "nic.set", "nic.delete")
 FAULTS: dict[str, Fault] = {
     "partition": Fault(
         "Cut the way between nodes and the registry.",
@@ -222,7 +208,7 @@ FAULTS: dict[str, Fault] = {
         _hook_ends,
         _hooks_live,
         stays=True,
-        rest=_until_killed,
+        rest=lambda machine, _given: {"request": machine.hook_ends} if machine.hook_ends else None,
     ),
     "agent": Fault(
         "Kill the agent, and start it anew.",
@@ -233,7 +219,7 @@ FAULTS: dict[str, Fault] = {
         _agent_killed,
         _agent_starts,
     ),
-    "node": Fault("Let nodes crash, and boot.", {}, _crashes, _boots),
+    "node": Fault("Let nodes crash, and boot.", {}, lambda cloud, node, _given: cloud.crash(node), _boots),
     "clock": Fault(
         "Let the date of nodes be wrong.",
         {"seconds": Parameter(3600.0, "By how much; negative: in the past.", -86400.0 * 365, 86400.0 * 365)},
@@ -249,7 +235,7 @@ FAULTS: dict[str, Fault] = {
         _newer,
     ),
     "registry": Fault("Stop the registry, and start it again.", {}, _stops, _starts, False),
-    "backup": Fault("Copy the registry.", {}, _backed_up, None, False),
+    "backup": Fault("Copy the registry.", {}, lambda cloud, _node, _given: cloud.own.backup(f"{cloud.root}/{BACKUP}"), None, False),
     "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False),
 }
 

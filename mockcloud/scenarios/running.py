@@ -43,9 +43,8 @@ UNHEARD = {"events", "disk"}  #: faults after which a node does not know what ha
 COUNTED = 3600.0  #: seconds for which a number of actions is waited for
 EVERY = 0.05  #: seconds from one look at that number to the next
 MOST = 100  #: violations that are kept
-UNFORESEEN = re.compile(
-    r"(critical|error): .*\b[A-Za-z]+: .* \([a-z_]+\.py:[0-9]+\)$", re.DOTALL
-)  #: a line of a log about an error that nobody foresaw
+#: In a line of a log: an error that nobody foresaw, whether its place is said or not. What was foreseen is no *Error of Python's.
+UNFORESEEN = re.compile(r"\b([A-Z]\w*Error|StopIteration|Exception):( |$)|\b[A-Za-z]+: .* \([a-z_]+\.py:[0-9]+\)$", re.ASCII | re.DOTALL)
 
 
 class Violation(NamedTuple):
@@ -333,7 +332,7 @@ class Run:
 
     def _hear(self, line: str) -> None:
         self._log.add(line)
-        if line.endswith(")") and UNFORESEEN.search(line):
+        if UNFORESEEN.search(line):
             self._violated("error", line.split(" ", 1)[1])
 
     def result(self) -> Result:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from mockcloud import nodes
 from mockcloud.instances import table
 from mockcloud.instances.tasks import Instances
+from mockcloud.replaced.process import Lines
 from mockcloud.replaced.scheduler import RealTime
 from mockcloud.served.client import SOCKET
 from mockcloud.sysinfo import VIRTUAL
+from netagent.dispatcher import tell
 from netcommon.process.socket_file import OWNER, SocketFile
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
+from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
             raise NicInvalid("Content-Length", length, f"the length of the body, at most {LARGEST}")
         try:
             return json.loads(self.rfile.read(int(length)))
+        except OSError:
+            raise NicInvalid("body", "", f"all of it, and no part later than {PATIENCE:g} s after the one before") from None
         except (ValueError, RecursionError):
             raise NicInvalid("body", "", "JSON") from None
 
@@ -65,6 +69,10 @@ class Handler(BaseHTTPRequestHandler):
             title = {400: "a value is wrong", 503: "try again"}.get(status, "refused")
             said = {"type": "about:blank", "title": title, "status": status, "detail": str(error), "exit": error.status}
             said["advice"] = error.advice
+        except Exception as error:  # that nobody foresaw: the cloud goes on
+            self.server.failed(self.path, error)
+            status, kind, detail = 500, "application/problem+json", f"the mock cloud has a fault: {type(error).__name__}: {error}"
+            said = {"type": "about:blank", "title": "fault", "status": status, "detail": detail, "exit": UNAVAILABLE, "advice": ""}
         data = json.dumps(said).encode("ascii") + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -80,10 +88,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(BaseServer):
-    """The listener of a cloud. Raises HostRefused where it cannot listen."""
+    """The listener of a cloud. ``told``: takes a line about a task that has failed, and nobody foresaw it; None: who hears the cloud's log.
 
-    def __init__(self, cloud: MockCloud) -> None:
+    Raises HostRefused where it cannot listen.
+    """
+
+    def __init__(self, cloud: MockCloud, told: Callable[[str], None] | None = None) -> None:
         super().__init__(("", 0), Handler)
+        self._log = Lines(told or cloud.hear).make()
         self._cloud, cloud.live = cloud, True
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         path = f"{cloud.root}/{SOCKET}"
@@ -108,6 +120,10 @@ class Server(BaseServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Let go of a client that went away; nothing else ends here."""
+
+    def failed(self, path: str, error: Exception) -> None:
+        """Say in the log what nobody foresaw."""
+        tell(self._log, f"a task of {escaped(path)} has failed", error)
 
     def serve(self, now: Callable[[], float] = time.monotonic) -> None:
         """Serve until a signal ends it."""

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync.jobs import NEVER
+from netagent.sync.messages import Ask, Beat, List, Send
 from netagent.sync.reading import Lie, revision_of
 
 if TYPE_CHECKING:
     from netagent.sync.messages import Asking, Failure
 
 UNREACHABLE, LYING, STRANGER, LACKING = "registry", "registry-lies", "registry-node", "registry-provides"
-SILENT = 60.0  #: seconds without an answer after which there is an alarm
+#: Answers after which the same request is sent again; "" is none.
+AGAIN = frozenset(("", "busy", "waiting", "unsure", "unavailable", "too-many"))
+#: Answers to reports after which something else is asked first, or said.
+OTHERWISE = frozenset(("stale", "forbidden", "invalid", "too-large", "missing", "method"))
+SILENT = 60.0  #: seconds without an answer, or in which the same is asked for in vain, after which there is an alarm
 ALIVE = 5.0  #: seconds between two signs of life where there is no stream
 PATIENT = 30.0  #: seconds for which a node that is refused as its own twin waits for its earlier lease to end
+
+
+class Vain(NamedTuple):
+    """A request that was not done, and is asked for again as it was: since when that is so, and why."""
+
+    asked: Asking
+    since: float
+    why: str
 
 
 class Connection:
@@ -41,12 +54,18 @@ class Connection:
         self._lie = self._strange = self._missing = ""
         self._strange_since: float | None = None
         self._next_beat = 0.0
+        self._vain: Vain | None = None
 
     # -- what came
 
     def heard(self, now: float) -> None:
         """Note that the registry has said something."""
         self.since, self.reason = now, ""
+
+    def answered(self, asked: Asking, now: float) -> None:
+        """Note that a request was done."""
+        self.heard(now)
+        self._over(asked)
 
     def streamed(self, now: float) -> None:
         """Note that a line of the stream has come."""
@@ -73,16 +92,42 @@ class Connection:
         self._check_at = now + self._check
         return after
 
-    def failed(self, failure: Failure, now: float, pause: float) -> None:
+    def failed(self, asked: Asking | None, failure: Failure, now: float, pause: float) -> None:
         """Note that a request was not done."""
         self.reason = failure.text
         self.rest = now + pause
         if not failure.kind:
             self.greeted = False  # the service may be another one when it comes back
+        before = self._vain
+        if asked is not None and self._is_repeated(asked, failure):
+            self._vain = Vain(asked, before.since if before is not None and before.asked == asked else now, failure.text)
+        else:
+            self._over(asked)
+
+    def _over(self, asked: Asking | None) -> None:
+        """Note that a request was done, or will not be asked for as it was."""
+        if self._vain is not None and self._vain.asked == asked:
+            self._vain = None
+
+    def _is_repeated(self, asked: Asking, failure: Failure) -> bool:
+        if failure.lie or failure.kind == "epoch":
+            return False
+        if isinstance(asked, Ask):
+            return failure.kind in AGAIN and asked.method != "DELETE"
+        if isinstance(asked, List):
+            return not self.listed  # a comparison is tried again much later
+        return failure.kind not in (OTHERWISE if isinstance(asked, Send) else ("missing", "method"))
+
+    @property
+    def vain(self) -> Vain | None:
+        """Give the request that is asked for again and again; None where there is none."""
+        vain = self._vain
+        return None if vain is None or (self.stream and isinstance(vain.asked, Beat)) else vain
 
     def begin_anew(self) -> None:
         """Forget what is known of the registry."""
         self.greeted = self.known = self.listed = False
+        self._vain = None
 
     def stranger(self, text: str) -> None:
         """Note that the registry does not take the node for what it says to be."""
@@ -158,7 +203,8 @@ class Connection:
                 times.append(max(self._next_beat, self.rest))
         if self.flight is None and self.greeted and self.ready:
             times.append(max(self._check_at, self.rest))
-        times += [when for when in (self.since + SILENT, self._streamed + SILENT) if when > now]
+        vain = [] if self._vain is None else [self._vain.since]
+        times += [when + SILENT for when in (self.since, self._streamed, *vain) if when + SILENT > now]
         if self._strange_since is not None and self._strange_since + PATIENT > now:
             times.append(self._strange_since + PATIENT)
         return min(times)
@@ -168,9 +214,11 @@ class Connection:
         silent = now >= self.since + SILENT and not self.stream
         # who answers, and tells nothing: not who says why
         mute = now >= self._streamed + SILENT and self.greeted and self.can("watch", now) and self._strange_since is None and not self._lie
+        vain = self.vain
+        said = f"it does not do what this node asks it for: {vain.why}" if vain is not None and now >= vain.since + SILENT else ""
         strange = self._strange_since is not None and now >= self._strange_since + PATIENT
         return {
-            UNREACHABLE: f"it does not answer: {self.reason}" if silent else f"its stream tells nothing: {self.cut}" if mute else "",
+            UNREACHABLE: f"it does not answer: {self.reason}" if silent else f"its stream tells nothing: {self.cut}" if mute else said,
             LYING: f"it is not believed, and the node is as before: {self._lie}" if self._lie else "",
             STRANGER: self._strange if strange else "",
             LACKING: f"this node should provide what is not there: {self._missing}" if self._missing else "",

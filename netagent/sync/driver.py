@@ -302,8 +302,10 @@ class Sync:
         """Say how it stands. For any thread."""
         machine, now = self.machine, self._now()
         line = machine.line
+        vain = line.vain
+        here = f"in step, but for what it does not do: {vain.why}" if vain is not None else "in step"
         return {
-            "registry": "in step" if machine.inbox.complete and line.stream else f"away: {line.reason or 'not connected yet'}",
+            "registry": here if machine.inbox.complete and line.stream else f"away: {line.reason or 'not connected yet'}",
             "seconds since the registry said anything": round(now - line.since, 1),
             "registry told up to": str(machine.inbox.ready or "nothing"),
             "registry marks": machine.marks,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netagent.sync.jobs import NETWORK, NIC
 from netagent.sync.messages import Apply, Check, Did, Drop, DropNetwork, Keep, Left, Retain, SetNetwork
-from netcommon.lifecycle.push import IsUp, as_kept, drop, drop_network, keep, keep_network, network_as_kept, push, retain
+from netcommon.lifecycle.push import IsUp, as_kept, drop, drop_network, ended_here, keep, keep_network, network_as_kept, push, retain
 from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
@@ -29,7 +29,7 @@ def done(node: Node, job: Doing, call: Call) -> Did:
     except NetcommonError as error:
         host, disk = not isinstance(error, NicInvalid), isinstance(error, FileRefused)
         # of many things it cannot be said which are left: all of them are tried again
-        return Did(job.key, revision, str(error), host=host, disk=disk, again=isinstance(job, Retain))
+        return Did(job.key, revision, str(error), host=host, passing=disk, again=isinstance(job, Retain))
     except Exception as error:  # an extension of the site's raises what it likes
         return Did(job.key, revision, f"{type(error).__name__}: {error}", again=isinstance(job, Retain))
 
@@ -43,11 +43,15 @@ def _revision(job: Doing) -> str:
 def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
     uuid = job.key[1]
     if isinstance(job, Apply):
-        outcome = push(node, uuid, wanted(job.wanted), call)
+        asked = wanted(job.wanted)
+        outcome = push(node, uuid, asked, call)
         if outcome.changed and not outcome.kept:
             call.log.info(f"the registry wants it so: {outcome.text}")
+        did = _in_time(node, uuid, asked, did)
     elif isinstance(job, Keep):
-        keep(node, uuid, wanted(job.wanted), call, job.whole)
+        asked = wanted(job.wanted)
+        keep(node, uuid, asked, call, job.whole)
+        did = _in_time(node, uuid, asked, did)
     elif isinstance(job, Drop):
         return did._replace(up=not drop(node, uuid, call))
     elif isinstance(job, SetNetwork):
@@ -61,6 +65,12 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         lost += [(NETWORK, uuid) for uuid, revision in job.networks.items() if not network_as_kept(node, uuid, revision)]
         return did._replace(left=tuple(map(Left, lost)))
     return did
+
+
+def _in_time(node: Node, uuid: str, asked: RegistryWanted, did: Did) -> Did:
+    """Refuse what is held but for what has ended by a clock that may be wrong: it is tried again until the clock is right."""
+    why = ended_here(node, uuid, asked)
+    return did._replace(refused=why, host=True, passing=True) if why else did
 
 
 def wanted(asked: Wanted) -> RegistryWanted:

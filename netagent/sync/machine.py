@@ -238,7 +238,7 @@ class Machine:
         asked, self.line.flight = self.line.flight, None
         if asked is None:
             return
-        self.line.heard(now)
+        self.line.answered(asked, now)
         try:
             if event.revision:
                 self.inbox.proves(revision_of(event.revision))
@@ -298,7 +298,7 @@ class Machine:
         failure = event.failure
         if failure.kind:
             self.line.heard(now)
-        self.line.failed(failure, now, self._pause())
+        self.line.failed(asked, failure, now, self._pause())
         if failure.lie:
             self._lied(failure.text, now)
         elif failure.kind == "epoch":
@@ -449,7 +449,7 @@ class Machine:
 
     def _refused(self) -> str:
         """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
-        aside, parts = self.outbox.aside, (self.ownership.apart, self.ownership.refused, self.wishes.refused())
+        aside, parts = self.outbox.aside, (*self.ownership.not_taken, self.wishes.refused())
         if not (aside or any(parts)):
             return ""
         refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}

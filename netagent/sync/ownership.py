@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netagent.sync.connection import AGAIN
 from netagent.sync.jobs import NEVER
 from netagent.sync.messages import Ask, List
 from netagent.sync.outbox import STOPPED
@@ -32,13 +33,11 @@ PLACED = ("network",)
 INCOMING, RUNNING = "incoming", "running"
 ADD, SET, DELETE = "nic.add", "nic.set", "nic.delete"
 METHODS: dict[str, Any] = {ADD: "POST", SET: "PATCH", DELETE: "DELETE"}
-#: Answers after which the same request is sent again; "" is none.
-AGAIN = frozenset(("", "busy", "waiting", "unsure", "unavailable", "too-many"))
 #: Answers that say that it was changed meanwhile: what is to be done is found anew.
-CHANGED = frozenset(("stale", "match", "missing", "outdated", "epoch"))
+CHANGED = frozenset(("stale", "match", "missing", "epoch"))
 OFTEN = 6  #: comparisons that are tried until the next one is due, where one was not possible
-HELD = 30.0  #: seconds until a NIC is asked for again that the registry had as another's
-SURVEY_AGAIN = 60.0  #: seconds until an inventory that was not complete is taken again
+HELD = 30.0  #: seconds until a NIC is asked for again that the registry had as another's, or that was not in time twice
+SURVEY_AGAIN = 60.0  #: seconds until an inventory that was not complete is taken again, and again as many each time, up to a comparison's
 
 
 class _Candidate(NamedTuple):
@@ -64,6 +63,7 @@ class Ownership:
         self._outbox, self._inbox, self._line = parts
         self._alarm, self._tell = said
         self.refused: dict[str, str] = {}  #: NIC -> why the registry will not have what this node says of it
+        self._untimely: dict[str, str] = {}  # NICs whose last request was not in time -> why, "" where it was in time before
         self.apart: dict[str, str] = {}  #: NIC -> how its address here and in the registry differ, and nobody can tell which one is newer
         self.foreign: set[str] = set()  #: NICs of a Ganeti cluster that the registry does not know
         self.reaped = 0
@@ -71,7 +71,8 @@ class Ownership:
         self.anew = False  #: the stream is to tell all again: what is known of a NIC of ours lacks its address
         self._asked_anew = False
         self._held: dict[str, float] = {}  # NICs that the registry had when it was to add them, or another node: until when
-        self._unclear: dict[str, float] = {}  # NICs of which nothing could be told when they were looked at: until when they are left alone
+        # NICs of which nothing could be told when they were looked at, or that were not in time twice: until when they are left alone
+        self._unclear: dict[str, float] = {}
         self._homeless: set[str] = set()  # NICs whose network the registry does not know
         self._unconfirmed: dict[str, int] = {}  # NIC -> revision of our report
         self._unknown: dict[str, None] = {}
@@ -84,7 +85,9 @@ class Ownership:
         self._survey: Surveyed | None = None
         self._lists: list[Any] = []
         self._comparing = False
-        self._survey_at = NEVER  # when the inventory of the beginning is due
+        self._survey_at = NEVER  # when the inventory of the beginning is due, or another one after one that was not complete
+        self._incomplete = 0  # inventories that were not complete, one after the other
+        self._undecided = ""  # why the latest comparison has removed nothing
 
     @property
     def busy(self) -> bool:
@@ -110,6 +113,7 @@ class Ownership:
         self._unknown.clear()
         self._differing.clear()
         self._unclear.clear()
+        self._untimely.clear()
         self._strays.clear()
         self.apart.clear()
         self._inbox.agreed.clear()  # with another registry, or an older one
@@ -267,6 +271,7 @@ class Ownership:
     def done(self, asked: Ask, revision: str) -> None:
         """Take that the registry has done it. Raises Lie."""
         self._doubt = None
+        self._untimely.pop(asked.uuid, None)
         if asked.method == "DELETE":
             self.reaped += 1
             self._tell(f"the registry wants NIC {asked.uuid} no more: it is not defined on this node")
@@ -285,7 +290,10 @@ class Ownership:
             self._strays.insert(0, (now + self._rules.confirm, Stray(asked.uuid, asked.match, asked.uuid)))
             return
         self._outbox.mark(asked.uuid)
-        if failure.kind in ("invalid", "forbidden") and asked.body is not None and asked.body.get("network"):
+        before = self._untimely.pop(asked.uuid, None)
+        if failure.kind == "outdated":
+            self._not_in_time(asked, failure.text, before, now)
+        elif failure.kind in ("invalid", "forbidden") and asked.body is not None and asked.body.get("network"):
             self._homeless.add(asked.uuid)  # the network is another registry's, gone, or not for such a NIC
             self._unknown[asked.uuid] = None
         elif failure.kind == "exists":
@@ -295,6 +303,30 @@ class Ownership:
             self.refused[asked.uuid] = failure.text
         elif asked.method == "POST":
             self._unknown[asked.uuid] = None
+
+    def _not_in_time(self, asked: Ask, why: str, before: str | None, now: float) -> None:
+        """Make a request anew that was made too late, or at a time that is not yet. Where that too is not in time, a clock is wrong."""
+        if asked.method == "DELETE":
+            self.refused[asked.uuid] = why  # the next comparison finds it again
+            return
+        (self._unknown if asked.method == "POST" else self._differing)[asked.uuid] = None
+        if before is None:
+            self._untimely[asked.uuid] = ""
+        else:
+            self._untimely[asked.uuid] = before or why
+            self._unclear[asked.uuid] = now + HELD * self._about_one()
+
+    @property
+    def not_taken(self) -> tuple[Mapping[str, str], ...]:
+        """Say of which NICs the registry does not take what is said of them, and why; a later part is stronger."""
+        return self._by_clock(), self.apart, self.refused
+
+    def _by_clock(self) -> dict[str, str]:
+        if not self._untimely:
+            return {}
+        doing = self._doubt or self._candidate
+        asked = {*self._unknown, *self._differing, doing.uuid if doing is not None else ""}
+        return {uuid: why for uuid, why in self._untimely.items() if why and uuid in asked}
 
     def turned(self, now: float) -> None:
         """Take that what could be asked was: a removal that has to wait is for another look, since the NIC may come back meanwhile."""
@@ -320,12 +352,20 @@ class Ownership:
             self._survey, self._lists = None, []
 
     def surveyed(self, event: Surveyed, now: float) -> None:
-        """Take an inventory: what of it the registry does not know is marked."""
+        """Take an inventory: what of it the registry does not know is marked.
+
+        One that is not complete is taken again soon: a hook at work is no alarm, unless there is one still.
+        """
         here, told = event.nics, self._outbox.told
         for uuid, local in here.items():
             if not self._outbox.knows(uuid, local):
                 self._outbox.mark(uuid)
-        if not event.problem:
+        self._incomplete = self._incomplete + 1 if event.problem else 0
+        if event.problem:
+            longest = self._rules.every / OFTEN
+            wait = min(SURVEY_AGAIN * (self._incomplete - 1), longest) if self._incomplete > 1 else self._rules.confirm
+            self._survey_at = now + wait
+        else:
             self._survey_at = NEVER
             for uuid in told:
                 if uuid not in here:
@@ -333,7 +373,11 @@ class Ownership:
         if self._comparing:
             self._survey = event
         if event.problem:
-            self._decide(found(self._node, event, told, (), ()), now)
+            self._abort()
+        self._doubt_inventory(found(self._node, event, told, (), ()).problem if self._incomplete > 1 else self._undecided)
+
+    def _doubt_inventory(self, why: str) -> None:
+        self._alarm(INVENTORY, f"nothing is removed from the registry: {why}" if why else "")
 
     def asking(self, now: float) -> Asking | None:
         """Give what is to be asked of the registry."""
@@ -357,7 +401,8 @@ class Ownership:
     def _decide(self, what: Found, now: float) -> None:
         """Do what a comparison has found: few at a time, and nothing without a whole picture."""
         self._abort()
-        self._alarm(INVENTORY, f"nothing is removed from the registry: {what.problem}" if what.problem else "")
+        self._undecided = what.problem
+        self._doubt_inventory(what.problem)
         if what.problem:
             return
         for uuid in what.reports:

@@ -217,7 +217,7 @@ class Wishes:
             else:
                 self._held.settled(job.key)
             self.anew = self.anew or (self._held.lost and isinstance(job, Keep))
-        elif isinstance(job, Apply) and not did.disk:  # for its next up it is on disk as soon as the NIC is not up
+        elif isinstance(job, Apply) and not did.passing:  # for its next up it is on disk as soon as the NIC is not up
             left = Keep(job.key, job.wanted)
             self._held.owe(left, did.refused)
             self._jobs.put(left)

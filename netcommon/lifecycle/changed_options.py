@@ -42,7 +42,9 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
     except HostRefused as error:
         log.error(f"{nic.label} has its tags' and settings' options, whatever was changed: {error}")
         return nic
-    force = fitting(node, nic, found.force(moment(node)), problems)
+    now = moment(node)
+    found = found.without(now)
+    force = fitting(node, nic, found.force(now), problems)
     try:
         told = told_of(node, nic, found.network, problems)
     except HostRefused as error:
@@ -50,7 +52,7 @@ def with_wanted(node: Node, nic: Nic, log: Log) -> Nic:
         told = None
     for problem in problems:
         log.error(problem)
-    return nic._replace(wanted=force, revision=partly(found.revision, found.force(moment(node)), force), told=told)
+    return nic._replace(wanted=force, revision=partly(found.revision, found.force(now), force), told=told)
 
 
 def with_fitting(node: Node, nic: Nic, log: Log) -> Nic:
@@ -109,7 +111,9 @@ def partly(revision: str, wanted: Iterable[Changed], has: Collection[Changed]) -
     """Give the revision of a NIC that ``has`` this of what is wanted: as of 0, which nobody has, where some of a registry's is left out."""
     if not revision or all(each in has for each in wanted if each.source == REGISTRY):
         return revision
-    return f"{revision.rpartition(':')[0]}:0"
+    from runtime.wanted import in_part
+
+    return in_part(revision)
 
 
 def not_without(found: tuple[Changed, ...], standing: Nic, asked: Collection[str] = ()) -> tuple[Changed, ...]:

@@ -6,6 +6,8 @@ wanted of NICs that are not up is kept, also of those of other nodes. Nothing he
 
 from __future__ import annotations
 
+import time
+
 from netcommon.lifecycle import changed_options, site_scripts
 from netcommon.lifecycle.change import change, unchanged
 from netcommon.lifecycle.context import about, alive, locks
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from runtime.record import Record
     from runtime.registry_wanted import RegistryWanted
     from runtime.wanted import Wanted
+
+
+LATE = 60.0  #: seconds within which a registry has ended what has ended
 
 
 class Pushed(NamedTuple):
@@ -142,6 +147,23 @@ def keep(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool =
     return changed
 
 
+def ended_here(node: Node, uuid: str, asked: RegistryWanted) -> str:
+    """Say which options a NIC is without because they have ended by this node's clock; "" for none. Raises HostRefused.
+
+    The registry, which wants them still, ends them itself, so LATE seconds later one of the two clocks is wrong, or it is away.
+    """
+    wall = node.clock.wall()
+    if not (over := [each for each in asked.options if 0 < each.until <= wall - LATE]):
+        return ""
+    found = changed_options.read(node, uuid, [], look=True)
+    kept = {each.option for each in found.registry}
+    gone = ", ".join(f"{each.name}={each.value}" for each in over if each.name not in kept)
+    if not gone or found.revision != wanted.in_part(asked.revision):
+        return ""
+    clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall))
+    return f"it is without {gone}: by this node's clock ({clock}) the time of that is over, and the registry wants it still: set the clocks"
+
+
 def as_kept(node: Node, uuid: str, asked: RegistryWanted) -> bool:
     """Tell whether what a registry wants of a NIC lies on disk, by its revision. A look: what is damaged stays. Raises HostRefused."""
     found = wanted.read(node.paths, validate.uuid(uuid), [], readonly=True)
@@ -166,7 +188,7 @@ def _kept(node: Node, uuid: str, asked: RegistryWanted, call: Call, whole: bool 
             return False
         now = changed_options.moment(node)
         if not whole:
-            asked = asked._replace(revision=f"{asked.revision.rpartition(':')[0]}:0")
+            asked = asked._replace(revision=wanted.in_part(asked.revision))
         after = taken(changed_options.decided(node, uuid, found), asked, now).without(now)
         if after != found:
             wanted.write(node.paths, uuid, after)

@@ -55,10 +55,14 @@ class Ledger(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Since when the leader's clock has gone without a jump, as far as it knows, and when that was last so: of the one key "clock"."""
+    """Since when the leader's clock has gone without a jump, as far as it knows, and when that was last so: of the one key "clock".
+
+    ``jumped``: it has, or is held to be wrong since a start, within the last day.
+    """
 
     since: kinds.Time = 0.0
     seen: kinds.Time = 0.0
+    jumped: bool = False
 
 
 class Settings(NamedTuple):

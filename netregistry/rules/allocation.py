@@ -114,11 +114,16 @@ def _full(
         some = islice(
             (each for first, last in bounds for each in pool.standing("reported", first, last) if each not in excluded), MOST_LOOKED_AT
         )
+        unknown = ""  # find knows those alone that are wanted
         for number in some:
-            nodes.update({seen.split("/")[1] for seen in draft.using(text(number))})
+            having = [seen.split("/")[1:] for seen in draft.using(text(number))]
+            nodes.update({node for node, _nic in having})
+            unknown = unknown or next(
+                (f"; {text(number)} by NIC {nic}, which is not wanted" for _, nic in having if draft.nic(nic) is None), ""
+            )
         more["nodes"] = [uuid for uuid, _count in nodes.most_common(MOST_NAMED)]
         names = [f"{node.name if (node := draft.node(uuid)) else uuid} ({nodes[uuid]})" for uuid in more["nodes"]]
-        said += f"; reported by {', '.join(names)}: netcommon registry find ADDRESS names the NIC"
+        said += f"; reported by {', '.join(names)}: netcommon registry find ADDRESS names the NIC{unknown}"
     return Refused("full", f"{what}: of {size} {said}", size=size, **counted, **more)
 
 

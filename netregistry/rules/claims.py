@@ -138,19 +138,24 @@ def reserve(draft: Draft, key: str, why: str, cluster: str, instance: str) -> Cl
 
 
 def release(draft: Draft, key: str) -> None:
-    """Take a reservation back, end a quarantine, or forget what is free; a holder keeps what it has. Raises Refused where there is none."""
+    """Take a reservation back, end a quarantine, or forget what is free; a holder keeps what it has.
+
+    Raises Refused where there is none, and where a guest has it still: by its claim it is known whose it is.
+    """
     claim = draft.claim(key)
     if claim is None or (claim.holder and not claim.reserved):
         raise Refused("missing", f"{_what(key)} is neither reserved nor in quarantine")
+    user = next(use.users(draft, key), None)
+    if not claim.reserved and user is not None:
+        raise Refused("in-use", f"{_used(draft, key, *user)}: its quarantine begins when no node does", holder=user[0])
     if claim.standing == "free":
         draft.delete(key)
         return
-    until = claim.until if claim.reserved else 0.0
-    claim = claim._replace(reserved="", cluster="", instance="", until=until)
+    claim = claim._replace(reserved="", cluster="", instance="", until=claim.until if claim.reserved else 0.0)
     if claim.holder:
         draft.put(key, claim)
     elif claim.freed:
-        settle(draft, key, claim)
+        settle(draft, key, claim if user is None else claim._replace(until=FOREVER))
     else:
         draft.delete(key)  # it was reserved, and never used
 
@@ -159,9 +164,13 @@ def _unused(draft: Draft, key: str, nic: Nic) -> None:
     """Raise Refused where another NIC is reported with it."""
     for uuid, node in use.users(draft, key):
         if uuid != nic.uuid:
-            there = draft.node(node)
-            where = there.name if there else node
-            raise Refused("taken", f"{_what(key)} is in use: {where} reports that {_named(draft, uuid)} has it still", holder=uuid)
+            raise Refused("taken", _used(draft, key, uuid, node), holder=uuid)
+
+
+def _used(draft: Draft, key: str, uuid: str, node: str) -> str:
+    there = draft.node(node)
+    where = there.name if there else node
+    return f"{_what(key)} is in use: {where} reports that {_named(draft, uuid)} has it still"
 
 
 def _what(key: str) -> str:

@@ -170,15 +170,21 @@ def granted(draft: Draft, role: Holding, name: str, voids: bool, by: str = "") -
     grant = Grant(role, name, f"{number:032x}", draft.now - SET_BACK, until, authority.id)
     floor = f"{number - 1:032x}" if voids else before.floor if before is not None else NO_SERIAL
     kept = max(until, before.kept if before is not None else 0.0)
-    uses = by if by != authority.id else ""
+    uses = by
+    if not by and before is not None and not voids and not before.revoked and before.until > draft.now:
+        uses = before.before or before.authority  # who has joined before has that one, as long as the answer has not come
+    uses = uses if uses != authority.id else ""
     draft.put(key, Holder(role, name, grant.serial, draft.now, until, authority.id, floor, kept, uses))
     return grant
 
 
 def came_over(view: View, one: Credential) -> bool:
-    """Tell whether somebody has come by a certificate of the authority by which his latest one is, and nobody had, as far as is known."""
+    """Tell whether somebody has come by his latest certificate, or a later one that a restored registry does not know, and nobody had yet.
+
+    Another machine that is the same operator may come by an earlier one of the same authority: that says nothing of the latest.
+    """
     holder: Holder | None = view.get(keys.certificate(one.role, one.name))
-    return holder is not None and holder.before != "" and holder.authority == one.authority
+    return holder is not None and holder.before != "" and holder.authority == one.authority and holder.serial <= one.serial
 
 
 def _milliseconds(now: float) -> int:

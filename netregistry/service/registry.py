@@ -17,6 +17,8 @@ from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
+from netregistry.request import ANY
+from netregistry.roles import OPERATOR
 from netregistry.rules.holders import JOIN, admitted, came_over, refused
 from netregistry.rules.nodes import another
 from netregistry.service import recent
@@ -100,7 +102,7 @@ class Registry:
         listings = Listings(passed, token)
         self.issuer = Issuer(self.local, keys)
         self._written, self._shut_out = Written(passed), ShutOut()
-        self._came_over: dict[str, None] = {}  # keys of holders who have come by their latest certificate, which is to be written
+        self._came_over: dict[str, Credential] = {}  # by key: who has come by his latest certificate, which is to be written
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
@@ -160,11 +162,23 @@ class Registry:
             raise Refused("unavailable", f"{error}; nothing of it is written: {MEANWHILE}") from None
         finally:
             self._written.charge(who, self.local.written - before)
-        if response.status != 503:
+        if response.status == 503:
+            if self._held(call, who):
+                return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
+        elif self._shut_out.by(call) and not call.dry_run and (response.status < 300 or self._against_the_rules(call, who)):
             self._shut_out.answered(call)
-        elif self._held(call, who):
-            return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
         return response
+
+    def _against_the_rules(self, call: Call, who: Identity) -> bool:
+        """Tell whether a request to revoke is refused for what it asks, to somebody who may.
+
+        That his own certificate counts no more, that he asked too late, or that he had read something else says nothing of whom it revokes.
+        """
+        try:
+            self.local.core.planned(call._replace(match=ANY), who)
+        except (Refused, Invalid):
+            return who.role in OPERATOR
+        return False
 
     def _held(self, call: Call, who: Identity) -> bool:
         """Shut out whom a request revokes that the store has not taken; tell whether it does.
@@ -222,7 +236,7 @@ class Registry:
         if not self.issuer.has_signed(one.authority, certificate):
             raise refused("foreign", f"the certificate of {one.role} {one.name} is not signed by the authority that it names: {JOIN}")
         if came_over(self.local.view, one):
-            self._came_over[keys.certificate(one.role, one.name)] = None
+            self._came_over[keys.certificate(one.role, one.name)] = one
 
     def note(self) -> None:
         """Write who has come by his latest certificate, of another authority than the one before. Raises Unavailable.
@@ -230,11 +244,11 @@ class Registry:
         An authority is retired by that. Where somebody else has changed a holder meanwhile it is noted when he comes again.
         """
         view, found = self.local.view, list(self._came_over)[:AT_ONCE]
-        holders = {key: holder for key in found if (holder := view.get(key)) is not None and holder.before}
-        if holders:
-            tests = tuple(Expect(key, view.at(key)) for key in holders)
+        over = [key for key in found if came_over(view, self._came_over[key])]  # he may have been given another one since
+        if over:
+            tests = tuple(Expect(key, view.at(key)) for key in over)
             with contextlib.suppress(Conflict, Unknown):
-                self.store.commit(tests, tuple(Put(key, dump(holder._replace(before=""))) for key, holder in holders.items()))
+                self.store.commit(tests, tuple(Put(key, dump(view.get(key)._replace(before=""))) for key in over))
             self.local.catch_up()
         for key in found:
             del self._came_over[key]

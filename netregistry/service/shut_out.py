@@ -21,10 +21,10 @@ MEANWHILE = (
 
 
 class ShutOut:
-    """Keep whom this service lets in no more, until which serial, and by which request."""
+    """Keep whom this service lets in no more, until which serial, by what was asked, and by which request."""
 
     def __init__(self) -> None:
-        self._floors: dict[tuple[str, str], tuple[str, str]] = {}
+        self._floors: dict[tuple[str, str], tuple[str, str, str]] = {}
 
     def hold(self, call: Call, draft: Draft) -> bool:
         """Shut out whom a request revokes, as it was planned; tell whether that is anybody."""
@@ -33,19 +33,26 @@ class ShutOut:
         for holder in revoked:
             whose = holder.role, holder.name
             self._floors.pop(whose, None)
-            self._floors[whose] = holder.floor, asked(call)
+            self._floors[whose] = holder.floor, asked(call), call.id
             if len(self._floors) > MOST:
                 del self._floors[next(iter(self._floors))]
         return bool(revoked)
 
+    def by(self, call: Call) -> bool:
+        """Tell whether anybody is shut out by what a request asks; not by one that is older than the one that did it."""
+        return bool(self._of(call))
+
     def answered(self, call: Call) -> None:
-        """Let the registry say again who counts of those whom a request has shut out: it is done, or refused, now."""
-        if self._floors:
-            what = asked(call)
-            self._floors = {whose: held for whose, held in self._floors.items() if held[1] != what}
+        """Let the registry say again who counts of those whom a request has shut out: it is done, or refused by the rules, now."""
+        for whose in self._of(call):
+            del self._floors[whose]
+
+    def _of(self, call: Call) -> list[tuple[str, str]]:
+        what = asked(call) if self._floors else ""
+        return [whose for whose, (_floor, by, since) in self._floors.items() if by == what and since <= call.id]
 
     def admit(self, one: Credential) -> None:
         """Raise Refused for who is shut out. Who has joined again since is not."""
-        floor, _what = self._floors.get((one.role, one.name), ("", ""))
-        if one.serial <= floor:
+        held = self._floors.get((one.role, one.name))
+        if held is not None and one.serial <= held[0]:
             raise refused("revoked", f"the certificate of {one.role} {one.name} is revoked, and that cannot be written yet")

@@ -1,6 +1,7 @@
 """Name a file of this machine, so that no other machine takes it for its own: by its path, the host's name and the machine's number.
 
-Hosts that were cloned, or are called localhost, share a name; one that is renamed is the same machine.
+Hosts that are called localhost share a name, and those that were made of one template /etc/machine-id, often under other names; one that is
+renamed is the same machine. So its number is made of that and of its hardware's, which a copy of a virtual machine has anew.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import socket
 from pathlib import Path
 
 MACHINE_ID = "/etc/machine-id"  #: machine-id(5): it is not to be told, so a hash of it is
+#: UUIDs of the (virtual) hardware: of SMBIOS (System Information; root alone reads it), of a Xen guest. The first that is there counts.
+HARDWARE = ("/sys/class/dmi/id/product_uuid", "/sys/hypervisor/uuid")
 FORM = re.compile(r"(?P<path>/.*) on (?P<host>[^ ]*)(?: \(machine (?P<number>[0-9a-f]{12})\))?", re.S)
 
 
@@ -32,10 +35,16 @@ def is_own(named: str, path: str) -> bool:
 
 def _number() -> str:
     """Give twelve digits that are this machine's alone; "" where it has no number."""
-    try:
-        text = Path(MACHINE_ID).read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    text = _text(MACHINE_ID)
     if not re.fullmatch(r"[0-9a-f]{32}", text):  # "uninitialized" while an image is made
         return ""
-    return hashlib.sha256(f"netcommon registry {text}".encode()).hexdigest()[:12]
+    hardware = next(filter(None, map(_text, HARDWARE)), "").lower()
+    return hashlib.sha256(f"netcommon registry {text} {hardware}".strip().encode()).hexdigest()[:12]
+
+
+def _text(path: str) -> str:
+    """Give what a file says in a line; "" where it is not there, or says nothing that can be read."""
+    try:
+        return Path(path).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -22,6 +22,7 @@ from mockcloud.invariants import fitting as wrong
 from mockcloud.namespace.host import NamespaceHost
 from mockcloud.sysinfo import NAMESPACE, TREE, node_uuid
 from tests.contract.differences import DEPTHS
+from tests.support import sample
 from tests.support.instance_history import COVERING, PAIR, Step, drawn, prepare
 from tests.support.netns import ask, run, wait_until
 from tests.support.sample import FULL
@@ -29,7 +30,7 @@ from tests.support.sample import FULL
 #: A depth, and whether another process goes on after each step.
 WAYS = {"memory": (TREE, False), "tree": (TREE, True), "namespace": (NAMESPACE, False), "again": (NAMESPACE, True)}
 NODES = 20 if FULL else 3
-SEEDS = range(1, 4 if FULL else 2)
+SEEDS = range(1, 1 + sample.drawn(1, 1, 3))
 LENGTH = 30 if FULL else 12
 BY_TIME = ("alive", "gone", "leader", "clock")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")

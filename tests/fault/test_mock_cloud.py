@@ -22,6 +22,7 @@ def test_it_grows_comes_back_and_moves(etcds: dict[int, Cluster], tmp_path: Path
     last = found[-1]
     assert [figures["mock process, threads"] for figures in found] == [1, 1] and last["service, threads"] <= 4
     assert last["NICs that moved"] == SIZES[-1] * NICS
-    # the guest has ended where it was by then, and that node's agent is yet to tell it
+    assert last["NICs, MACs and addresses reported as in force twice"] == 0
+    # the guest has ended where it was by then, and that node's agent is yet to tell it: the registry says that it moves
     assert last["a NIC is, for at most, ms"] <= LATE * slowness()
     assert table(found, SIZES).count("\n") == len(last) + 1

@@ -28,6 +28,8 @@ from tests.support.sample import FULL
 from tests.support.streams import Streams, guests
 from tests.support.tap import Tap
 
+pytestmark = pytest.mark.sampled(2)
+
 CHANGES = 100 if FULL else 20
 MANY = 250 if FULL else 40
 

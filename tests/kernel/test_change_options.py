@@ -17,6 +17,8 @@ from tests.support.rundoor import rundoor
 from tests.support.sample import sample
 from tests.support.snapshot import Snapshot, diff
 
+pytestmark = pytest.mark.sampled(2)
+
 NETWORK = {"NETWORK_SUBNET6": "fd01::/64", "NETWORK_SUBNET": "10.0.0.0/24", "NETWORK_GATEWAY": "10.0.0.9"}
 #: A NIC of each mode in which every option of that mode can be had.
 BASES: Mapping[str, Mapping[str, str]] = {

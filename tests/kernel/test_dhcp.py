@@ -22,6 +22,8 @@ from tests.support.rundoor import Outcome, rundoor
 from tests.support.snapshot import diff, snapshot
 from tests.support.tap import Tap
 
+pytestmark = pytest.mark.sampled(2)
+
 USUAL = 3600  #: how long an address is the guest's where nobody says anything else (seconds; dnsmasq(8), --dhcp-range)
 UUID = "13264fb6-0667-415f-9a43-786dc01cbf24"
 MAC = "aa:00:00:12:34:56"

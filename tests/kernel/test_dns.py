@@ -19,6 +19,8 @@ from tests.support.netns import mounted_over, run, slowness
 from tests.support.node import Node
 from tests.support.rundoor import Outcome
 
+pytestmark = pytest.mark.sampled(2)
+
 FORWARD, IPV4, IPV6 = "example.com", "2.0.192.in-addr.arpa", "8.b.d.0.1.0.0.2.ip6.arpa"
 STORE = Path("/var/lib/netcommon/dns")
 

@@ -10,6 +10,8 @@ from tests.support.netns import run, sysctl
 from tests.support.node import Node
 from tests.support.routed import FAR4, GATEWAY4, TABLE, Site, options, reaches
 
+pytestmark = pytest.mark.sampled(3)
+
 HOST4 = "192.0.2.5"
 
 

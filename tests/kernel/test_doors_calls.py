@@ -24,6 +24,8 @@ from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import BASE, HOOKS, Outcome, execute, rundoor
 from tests.support.snapshot import Snapshot, diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 UUID = "13264fb6-0667-415f-9a43-786dc01cbf24"
 OTHER = "23264fb6-0667-415f-9a43-786dc01cbf24"
 GOOD = {

@@ -18,6 +18,8 @@ from tests.support.room import room
 from tests.support.rundoor import BASE, Outcome, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(2)
+
 KINDS = {"routed": {}, "bridged": {"MODE": "bridged", "LINK": "br0", "IP": ""}}
 
 

@@ -15,6 +15,8 @@ from tests.support.node import Node
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 ROOT = Path(__file__).parents[2]
 
 GOOD = {

@@ -16,6 +16,8 @@ from tests.support.processes import alive
 from tests.support.rundoor import BASE, HOOKS, execute, rundoor
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 UUID = "13264fb6-0667-415f-9a43-786dc01cbf24"
 UUIDS = (UUID, "23264fb6-0667-415f-9a43-786dc01cbf24")
 GOOD = {

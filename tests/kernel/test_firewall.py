@@ -26,6 +26,8 @@ from tests.support.routed import FAR4, FAR6, GATEWAY4, GATEWAY6, Site, drift, me
 from tests.support.rundoor import rundoor
 from tests.support.snapshot import diff, snapshot
 
+pytestmark = pytest.mark.sampled(3)
+
 HOST4, HOST6 = "192.0.2.5", "2001:db8:f::5"
 PORTS = (22, 80)
 

@@ -20,6 +20,8 @@ from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import BASE, Outcome, execute, rundoor
 from tests.support.snapshot import Snapshot, diff, snapshot
 
+pytestmark = pytest.mark.sampled(2)
+
 TAGS = f"netcommon:*:spoof_guard netcommon:*:addresses:{IP6} netcommon:*:rate_in:8mbit netcommon:*:rate_out:4mbit"
 NIC = environment(MODE="openvswitch", LINK="ovs0", IP=IP, MAC=OWN, VLAN=".10:20", TAGS=TAGS)
 COOKIE = "cookie=0x6e6374"

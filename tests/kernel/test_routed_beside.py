@@ -12,6 +12,8 @@ from tests.support.node import Node
 from tests.support.routed import NODE4, NODE6, TABLE, Site, drift, mend, options, reaches
 from tests.support.rundoor import rundoor
 
+pytestmark = pytest.mark.sampled(2)
+
 HOST4, HOST6, PREFIX4, PREFIX6 = "192.0.2.5", "2001:db8:f::5", "198.51.100.64/28", "2001:db8:1::/64"
 BEHIND = {PREFIX4: "198.51.100.65", PREFIX6: "2001:db8:1::5"}
 UP = options("uplink_proxy:both", f"addresses:{HOST6}", f"prefixes:{PREFIX4}", f"prefixes:{PREFIX6}")

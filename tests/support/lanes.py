@@ -8,7 +8,7 @@
     warm     what kernel and fault have, with an agent on each node to which hooks hand their calls over (tests/support/warm.py): a part
              of it, or by --lane warm all; a sample in either case
     vm       what is marked vm: a Debian kernel under QEMU, one boot
-    bench    tests/bench, last and alone; in a full run the minutes of rebuilding too
+    bench    tests/bench, last and alone; in a full run the minutes of rebuilding, and of a large registry on an etcd, too
     guard    the machine's own network is as before
 
 Three processes share the files of kernel, in nine parts, each in namespaces of its own, and two those of unit, in six: many tests wait.
@@ -63,7 +63,10 @@ WARM = (
 )
 #: What of fault and unit takes the longest, first in a full run, and the longest of all first: what runs at the same time ends together.
 LONGEST = (
-    *(f"tests/fault/test_{name}.py" for name in ("endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")),
+    *(
+        f"tests/fault/test_{name}.py"
+        for name in ("registry_etcd_killed", "endurance", "interleavings", "kill", "kill_agent", "kernel_errors", "switch")
+    ),
     *(f"tests/unit/{name}/" for name in ("netcommon/lifecycle", "netagent/sync")),
 )
 AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane; of fault in a full run: beside the others it has time
@@ -71,7 +74,7 @@ LAST = 4  #: of kernel in a full run, whose files mostly wait, and which is at i
 PARTS = {"unit": 6, "kernel": 9, "fault": 3}  #: of a lane's files: who has ended with one takes the next, so that all end together
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
-ALONE = ("tests/fault/test_rebuilding.py",)
+ALONE = ("tests/fault/test_rebuilding.py", "tests/fault/test_registry_etcd_scale.py")
 #: Folders of this machine in which no test may leave anything.
 OURS = (
     *("/run/netcommon", "/etc/netcommon", "/var/lib/netcommon", "/run/openvswitch"),

@@ -47,6 +47,7 @@ class Checker:
         for key in touched:
             self._claim(key, before.get(key), self.state.get(key))
             self._not_anothers(key, before)
+            self._not_forgotten(key, before)
         for key in changed:
             if key.startswith("nics/") and key in self.state:
                 self._nic(self.state[key])
@@ -105,6 +106,14 @@ class Checker:
             assert after is not None and after["freed"] > 0, "what was freed is forgotten"
             until = after["freed"] + self.quarantine if self.quarantine else 0
             assert after.get("until", 0) in (until, FOREVER)
+
+    def _not_forgotten(self, key: str, before: dict[str, dict[str, Any]]) -> None:
+        """Check that it is known whose something is as long as its guest has it by report: else other NICs are given it."""
+        old, scope = before.get(key), key.split("/")[1]
+        if old and old.get("last") and not self.state.get(key, {}).get("last") and (scope == "none" or f"networks/{scope}" in self.state):
+            assert old["last"] not in users(before, key) or self.state.get(key, {}).get("holder") == old["last"], (
+                f"{key} was forgotten, and {old['last']} is reported with it"
+            )
 
     def _not_anothers(self, key: str, before: dict[str, dict[str, Any]]) -> None:
         """Check that no other NIC is given what a guest has by report; what exists already (a node's, an importer's) contends."""

@@ -180,7 +180,7 @@ def network_reserve(app: App, name: str, what: str, reason: str, instance: str, 
 def network_release(app: App, name: str, what: str, dry_run: bool, as_json: bool) -> None:
     """Let an address or a MAC be given out again.
 
-    That ends its reservation, or else its quarantine.
+    That ends its reservation, or else its quarantine. What a guest is reported with stays in quarantine.
     """
     with client(app) as asked:
         said = asked.change("DELETE", _claim(asked, name, what), dry_run=dry_run)

@@ -169,17 +169,20 @@ class Deadline:
     """``limit`` seconds for a request; after one not answered in these, only a little for each, until that is ``limit`` seconds ago.
 
     An up whose port ovs-vswitchd has not taken in must undo it, and the same ovs-vswitchd is to be waited for again. What is not
-    answered in the little while says nothing more: a database that takes a second for each answer is given its time again.
+    answered in the little while says nothing more: a database that takes a second for each answer is given its time again, also where
+    one little while ends behind it, as they follow each other where many NICs wait.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
         self._limit, self._clock = limit, clock
         self._until = clock() - 1
+        self._little = False  # what was given last was a little while
 
     @property
     def seconds(self) -> float:
-        """Give the seconds that the next request may take."""
-        return min(self._limit, max(self._limit * AFTERWARDS, LEAST)) if self._clock() < self._until else self._limit
+        """Give the seconds that the next request may take, and note for ``lost`` whether that is all of them."""
+        self._little = self.spent
+        return min(self._limit, max(self._limit * AFTERWARDS, LEAST)) if self._little else self._limit
 
     @property
     def spent(self) -> bool:
@@ -187,8 +190,8 @@ class Deadline:
         return self._clock() < self._until
 
     def lost(self) -> None:
-        """A wait was in vain."""
-        if not self.spent:
+        """Take that the wait for which ``seconds`` were given last was in vain."""
+        if not (self.spent or self._little):
             self._until = self._clock() + self._limit
 
     def forget(self) -> None:

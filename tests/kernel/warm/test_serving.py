@@ -28,6 +28,8 @@ from tests.support.ovs import OpenVswitch
 from tests.support.rundoor import BASE, HOOKS, execute, rundoor
 from tests.support.snapshot import Snapshot, diff, snapshot
 
+pytestmark = pytest.mark.sampled(2)
+
 GUARDED = {"TAGS": "netcommon:*:spoof_guard:yes"}
 IPV6 = {"IP": "2001:db8::5", "NETWORK_SUBNET6": "2001:db8::/64", "NETWORK_GATEWAY6": "2001:db8::1"}
 

@@ -29,7 +29,8 @@ class Served:
     """A cloud whose server answers in a thread of its own, one request after the other."""
 
     def __init__(self, cloud: MockCloud) -> None:
-        self.cloud, self.server = cloud, Server(cloud)
+        self.said: list[str] = []
+        self.cloud, self.server = cloud, Server(cloud, self.said.append)
         self._asked = 0
 
     def __call__(self, method: str, path: str, body: object = None, raw: bytes | None = None, **headers: str) -> tuple[int, Any]:
@@ -290,3 +291,23 @@ def test_a_socket_that_was_left_is_taken_over(served: Served, tmp_path: Path) ->
         left.close()
         assert client.connection(cloud.root) is None
         Server(cloud).close()
+
+
+def test_an_error_that_nobody_foresaw_is_answered_and_said(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_given: Any, **_named: Any) -> None:
+        raise KeyError("planted")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(Instances, "create", broken)
+        status, said = served("POST", "/nodes/mock1/tasks", create())
+    assert (status, said["exit"], said["detail"]) == (500, 69, "the mock cloud has a fault: KeyError: 'planted'")
+    assert len(served.said) == 1 and served.said[0].startswith(
+        "error: a task of '/nodes/mock1/tasks' has failed: KeyError: 'planted' (test_served.py:"
+    )
+    assert served("POST", "/nodes/mock1/tasks", create())[0] == 200 and len(served.said) == 1
+
+
+def test_a_body_that_does_not_come_is_no_fault(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mockcloud.served.server.Handler.timeout", 0.05)
+    status, said = served("POST", "/tasks", raw=b"{", **{"Content-Length": "2"})
+    assert (status, said["exit"], served.said) == (400, 64, []) and "all of it" in said["detail"]

@@ -131,6 +131,15 @@ def test_a_history_that_was_cut_under_a_fast_clock_keeps_nobody_off(registry: Re
     assert registry.wanted(nic.uuid).options == (), "so does the leader"
 
 
+@pytest.mark.parametrize("apart", [-2 * 86400, 400], ids=["slow", "fast"])
+def test_who_makes_a_request_anew_has_time_for_it(registry: Registry, apart: float) -> None:
+    """The floor that it was told was too old itself a moment later: an agent whose clock was two days slow asked on for ever."""
+    problem = registry.refused("nic.add", "", {}, id=new_id(registry.time + apart, 1))
+    assert problem["kind"] == "outdated"
+    registry.passes(600)
+    registry.do("nic.add", "", {}, id=new_id(problem["floor"] // 1000 + 1, 2))
+
+
 def test_a_copy_that_is_older_than_the_history_is_refused(registry: Registry) -> None:
     registry.do("settings.set", "", {"history_seconds": 86400.0})
     call = registry.call("nic.add", "", {})

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from netregistry import use
 from netregistry.core import Compact, Effect, Result
 from netregistry.draft import Commit
 from netregistry.local import Local
@@ -80,6 +81,7 @@ class World:
         self.running: list[Running] = []
         self.sent: list[tuple[Call, Identity]] = []
         self.answered: dict[str, tuple[int, Any]] = {}
+        self.released = f"addresses/{SMALL}/{ADDRESSES[0]}"
         for call, who in self._begin():
             assert self.services[0].answer(call, who).status < 300
         self.look()
@@ -200,6 +202,7 @@ class World:
                 "primary",
                 "reserve",
                 "release",
+                "release",
                 "network",
                 "report",
                 "report",
@@ -248,7 +251,9 @@ class World:
         if kind == "reserve":
             return Call(self._id(), "claim.reserve", f"addresses/{SMALL}/{pick(ADDRESSES)}", {"reason": "printer"}), OPERATOR
         if kind == "release":
-            return Call(self._id(), "claim.release", f"addresses/{SMALL}/{pick(ADDRESSES)}"), OPERATOR
+            given_up = [key for key in sorted(service.view.members("unheld", SMALL)) if use.still(service.view, key)]
+            self.released = pick([f"addresses/{SMALL}/{pick(ADDRESSES)}", *given_up, self.released, self.released])
+            return Call(self._id(), "claim.release", self.released), OPERATOR
         if kind == "network":
             if pick([True, False]):
                 return Call(self._id(), "network.delete", NETWORKS[1], None, "*"), OPERATOR

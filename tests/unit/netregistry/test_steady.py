@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from netregistry.local import Local
@@ -232,3 +234,81 @@ def test_a_quiet_registry_that_is_started_again_holds_nothing_up(world: World) -
         world.goes(3600)
     world.start()
     assert world.local.leader.held == 0.0 and world.local.leader.look() == ""
+
+
+@pytest.mark.parametrize("away", [0.0, 4000.0], ids=["at-once", "an-hour-later"])
+@pytest.mark.parametrize(
+    ("wrong", "started"),
+    [(30 * DAY, False), (30 * DAY, True), (-30 * DAY, False), (-30 * DAY, True), (3000.0, False)],
+    ids=["ahead", "ahead-from-a-start-on", "back", "back-from-a-start-on", "by-less-than-an-hour"],
+)
+def test_a_service_that_is_started_again_while_nothing_may_end_ends_nothing(world: World, wrong: float, started: bool, away: float) -> None:
+    """What the leader has written by a clock that had jumped was taken for a sign that the clock is right."""
+    blue = world.network()
+    nic = world.nic(network=blue, allocate=["ipv4"], options=[{"name": "isolated", "value": "yes", "until": world.time + 5000}])
+    world.goes(3600)
+    world.do("nic.delete", world.nic(network=blue, allocate=["ipv4"]).uuid)
+    world.goes(30)
+    world.time += wrong
+    if started:
+        world.start()
+    for _ in range(10):
+        world.goes(60)
+
+    def held() -> bool:
+        standing = {claim.standing for claim in world.local.view.all("addresses").values() if not claim.holder}
+        return standing == {"quarantined"} and len(world.wanted(nic.uuid).options) == 1
+
+    assert held() and world.local.leader.held > 2900
+    world.time += away
+    world.passed += away
+    world.start()
+    world.goes(1)
+    assert held() and world.local.leader.held > 2900
+    world.goes(60)
+    world.start()
+    world.goes(1)
+    assert held() and world.local.leader.held > 2800, "however often"
+    world.goes(3601)
+    assert world.local.leader.held == 0
+
+
+def test_a_jump_of_long_ago_holds_nothing_up_at_a_start(world: World) -> None:
+    world.goes(1)
+    world.time += 30 * DAY
+    for _ in range(26):
+        world.goes(3600)
+    world.time += 4000
+    world.passed += 4000
+    world.start()
+    assert world.local.leader.held == 0
+
+
+def test_the_history_is_cut_again_after_the_clock_was_fast(world: World) -> None:
+    """Each request's id is of a time that is to come, behind what was cut: the file grew until that has come, a year later."""
+    blue, chance = world.network(), random.Random(1)
+    world.do("settings.set", "", {"history_entries": 1000})
+
+    def requests(many: int) -> None:
+        for number in range(many):
+            world.do("network.set", blue, {"mtu": 1400 + number % 2}, id=new_id(world.local.core.moment, chance.getrandbits(60)))
+
+    def cut() -> int:
+        for _ in range(3):
+            world.goes(61)
+        return world.local.view.ledger.kept
+
+    world.time += 365 * DAY
+    requests(1100)
+    world.goes(7200)
+    assert cut() == 1000
+    world.time -= 365 * DAY
+    world.goes(1)
+    requests(100)
+    assert cut() == 1100, "what was done within the hour is remembered"
+    world.goes(2 * DAY)
+    assert cut() == 1000
+    requests(1050)
+    world.goes(7200)
+    assert cut() == 1000, "also what was done by the clock that is right"
+    assert world.local.view.ledger.floor > (world.time + 300 * DAY) * 1000

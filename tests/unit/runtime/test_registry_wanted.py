@@ -30,7 +30,12 @@ def test_an_end_is_counted_by_the_clock_of_the_boot_from_when_it_was_heard_of() 
     later = Moment("b", 130.0, 1e9 + 5000)  # the clock was set forward
     assert taken(after, asked, later) == after, "the same end"
     assert after.force(later) and not after.force(later._replace(monotonic=160.0))
-    assert taken(NOTHING, asked, later).registry == (), "it has ended"
+    assert taken(NOTHING, asked, later) == Wanted(revision="e:0"), "it has ended, by a clock that may be wrong: this is not all of it"
+    whole = taken(after, asked._replace(options=(RegistryOption("isolated", "yes"), *asked.options)), NOW)
+    assert (whole.revision, whole.without(NOW), whole.without(later)) == ("e:7", whole, whole)
+    assert whole.without(later._replace(monotonic=160.0)) == whole._replace(registry=whole.registry[:1], revision="e:0")
+    own = Wanted((Entry("rate_in", "4mbit", End(NOW, Moment("b", 160.0, 1e9 + 60))),), whole.registry[:1], "e:7")
+    assert own.without(later._replace(monotonic=160.0)) == own._replace(local=()), "of this node's own the registry says nothing"
     longer = asked._replace(options=(RegistryOption("rate_in", "4mbit", 1e9 + 9000),))
     assert taken(after, longer, later).registry[0].end == End(later, Moment("b", 4130.0, 1e9 + 9000))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,22 @@ def test_an_error_of_the_mock_clouds_own_is_found_and_the_search_goes_on(tmp_pat
     for _seed, one in found:
         assert one is not None and one.scenario.steps == ()
         assert "the run has ended: ValueError: planted (test_logs_and_errors.py:" in one.last.violations[0].text
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("netcommon.features.announce.Announce.perform", "warning: .*announce .*: KeyError: 'planted'"),
+        ("netcommon.operations.rule.PolicyRule.revert", "error: .*could not be undone: .*: KeyError: 'planted'"),
+        ("netcommon.lifecycle.inventory.look", "error: alarm inventory: .*: KeyError: 'planted'"),
+    ],
+)
+def test_an_error_that_the_product_catches_itself_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, says: str) -> None:
+    """Its lines say the error, and no place."""
+
+    def broken(*_given: Any, **_named: Any) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(place, broken)
+    found = errors(play(scenario(STOP)._replace(settings="[agent]\nreap_interval = 3\nstart_delay = 2\n"), str(tmp_path / "cloud"), 1))
+    assert any(re.search(says, text) for text in found), found

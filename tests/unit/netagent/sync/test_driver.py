@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import time
 from pathlib import Path
 
 import pytest
 
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import connection, driver, hands
+from netagent.sync.messages import AskNode, Failure
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle.push import applied
 from netregistry.service import queries
@@ -83,6 +85,26 @@ def test_what_the_host_refuses_is_reported_and_nothing_of_it_is_touched(agent: A
         service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": []})
         agent.until(lambda: not reports(service)[UUIDS[0]]["refused"], "it is over")
         agent.until(lambda: "registry-refused" not in agent.alarms.active(), "the alarm too")
+
+
+def test_what_has_ended_by_a_clock_that_is_wrong_is_refused_until_it_is_right(agent: Agent, sim: Sim, service: Served) -> None:
+    """Not said to be applied, named with both values, and in force when the clock is right, though nothing else happens."""
+    with agent.running() as sync:
+        sim.up(one(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service), "it is made known")
+        sim.wall = time.time() + 7200
+        client, until = service.client(), time.time() + 3600
+        client.change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes", "until": until}]})
+        agent.until(lambda: reports(service)[UUIDS[0]]["refused"], "the registry is told why it is not so")
+        said = reports(service)[UUIDS[0]]
+        assert said["applied"] == item_revision(service).partition(":")[0] + ":0" and said["options"] == []
+        assert "isolated=yes" in said["refused"] and "isolated=yes" in agent.alarms.active()["registry-refused"]
+        sim.wall = time.time()
+        agent.until(lambda: reports(service)[UUIDS[0]]["applied"] == item_revision(service), "it is set")
+        said = reports(service)[UUIDS[0]]
+        assert [each["name"] for each in said["options"]] == ["isolated"] and said["refused"] == ""
+        agent.until(lambda: "registry-refused" not in agent.alarms.active(), "nobody is alarmed any more")
 
 
 def test_a_definition_that_is_gone_goes_and_one_that_is_there_stays(agent: Agent, sim: Sim, service: Served) -> None:
@@ -173,6 +195,13 @@ def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: 
         agent.broken = False
         agent.until(lambda: shown(service), "it is made known")
         agent.until(lambda: sync.machine.idle, "nothing is left")
+
+
+def test_the_status_says_what_a_service_does_not_do(agent: Agent, sim: Sim, service: Served) -> None:
+    with agent.running() as sync:
+        agent.until(lambda: sync.machine.idle, "it is in step")
+        sync.machine.line.failed(AskNode(), Failure("unavailable", "the store is full"), sync._now(), 60.0)
+        assert sync.status()["registry"] == "in step, but for what it does not do: the store is full"
 
 
 def test_no_registry_there(sim: Sim, tmp_path: Path) -> None:

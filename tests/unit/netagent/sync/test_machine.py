@@ -669,6 +669,43 @@ def test_a_service_that_answers_and_whose_stream_tells_nothing_is_an_alarm(turne
     assert turned.alarms["registry"] == ""
 
 
+@pytest.mark.parametrize("kind", ["unavailable", "fault", "busy", "outdated", "of a later version"])
+@pytest.mark.parametrize("what", [Send, Ask, Hello, AskNode])
+def test_a_service_that_goes_on_telling_and_does_not_do_what_it_is_asked_is_an_alarm(what: type, kind: str) -> None:
+    """A minute after the first refusal of the one request that is made again and again, and until that is done."""
+    turned = Turned(Rules(first=(9e9, 9e9), every=300.0), check=300.0)
+    turned.begun(nic(0))
+    turned.tell(Marked(turned.up(1)))
+    if what not in (Send, Ask):
+        turned.passes(1.0)
+        turned.done()
+    repeated = what is not Ask or kind in ("unavailable", "busy")
+    refused, since, done = 0, 0.0, itertools.count(11)
+    while not refused or turned.now < since + 100.0:
+        turned.passes(1.0)
+        turned.told(ready="e:10" if what is not Ask else "e:200")
+        for each in [each for each in turned.asked if isinstance(each, Send | Ask | Hello | AskNode)]:
+            turned.asked.remove(each)
+            if isinstance(each, what):
+                since, refused = since or turned.now, refused + 1
+                turned.tell(Failed(Failure(kind, "the store is full")))
+            elif isinstance(each, Hello):
+                turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+            else:
+                turned.tell(Answered({"reports": turned.machine.outbox.after}, f"e:{next(done)}"))
+        said = turned.alarms.get("registry", "")
+        assert ("the store is full" in said) == bool(repeated and since and turned.now >= since + 60.0), (said, since, turned.now)
+    assert turned.machine.line.stream and turned.machine.inbox.complete
+    if not repeated:
+        return  # it is not made again as it was: registry-refused says it
+    assert refused > 10 and turned.machine.line.vain is not None
+    turned.passes(8.0)
+    turned.take(what)
+    body = {"epoch": "e", "abilities": ["watch"], "actions": ACTIONS} if what is Hello else {"reports": turned.machine.outbox.after}
+    turned.tell(Answered(body, f"e:{next(done)}"))
+    assert turned.alarms["registry"] == "" and turned.machine.line.vain is None
+
+
 # -- an hour apart
 
 

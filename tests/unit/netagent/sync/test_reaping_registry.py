@@ -20,6 +20,7 @@ from netagent.sync.messages import (
     List,
     Local,
     Looked,
+    Lost,
     Marked,
     Retain,
     Send,
@@ -186,6 +187,64 @@ def test_a_cap_and_an_alarm() -> None:
     assert "1 wanted NICs" in turned.alarms["registry-reaping"] and "web1/0" in turned.alarms["registry-reaping"]
 
 
+INVENTORY = "registry-inventory"
+
+
+@pytest.mark.parametrize("when", ["at the start", "events were lost", "at a comparison"])
+@pytest.mark.parametrize("lasts", [False, True])
+def test_an_inventory_that_is_not_complete_is_an_alarm_if_the_next_one_is_not_either(when: str, lasts: bool) -> None:
+    """A hook was at work for a moment, and nobody is needed. The alarm goes with the first inventory that is whole, not hours later."""
+    rules = Rules(first=(100.0, 100.0), confirm=10.0)
+    turned = Turned(rules) if when == "at the start" else Comparing()
+    turned.problem = "a hook is at work on web1/0"
+    if when == "at the start":
+        turned.begun()
+    elif when == "events were lost":
+        turned.tell(Lost())
+    else:
+        turned.passes(100.0)
+        assert [each for each in turned.asked if isinstance(each, List)] == [], "nothing goes by it"
+    assert turned.alarms.get(INVENTORY, "") == ""
+    turned.problem *= lasts
+    turned.passes(31.0)
+    assert ("web1/0" in turned.alarms.get(INVENTORY, "")) == lasts
+    turned.passes(30.0)
+    turned.problem = ""
+    turned.passes(121.0)
+    assert turned.alarms.get(INVENTORY, "") == ""
+
+
+def test_that_nothing_is_defined_is_said_until_a_comparison_finds_otherwise() -> None:
+    turned = Comparing()
+    turned.here.clear()
+    turned.compared()
+    for problem in ("", "in quarantine: 1", ""):
+        turned.problem = problem
+        turned.tell(Lost())
+        turned.passes(50.0)
+        assert (problem or "no NIC is defined") in turned.alarms[INVENTORY]
+
+
+def test_inventories_that_are_not_complete_are_taken_less_and_less_often() -> None:
+    """A record may lie in quarantine for weeks, and each one costs a thousandth of a second for each NIC."""
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun()
+    taken, surveyed = list[float](), turned.machine.ownership.surveyed
+
+    def counted(event: Surveyed, now: float) -> None:
+        taken.append(now)
+        surveyed(event, now)
+
+    turned.machine.ownership.surveyed = counted  # type: ignore[method-assign]
+    turned.problem = "in quarantine: 1"
+    turned.tell(Lost())
+    turned.passes(3500.0)
+    pauses = [after - before for before, after in itertools.pairwise(taken)]
+    assert pauses[:3] == [10.0, 60.0, 120.0] and max(pauses) == 600.0 and len(taken) < 20
+    turned.tell(Lost())
+    assert taken[-1] == turned.now, "at once"
+
+
 @pytest.mark.parametrize("reap", ["report", "off"])
 def test_a_rehearsal(reap: str) -> None:
     turned = Comparing(reap=reap)
@@ -280,6 +339,47 @@ def test_a_nic_that_was_gone_for_a_moment_when_it_was_to_be_added_is_added() -> 
     turned.passes(1.0)
     asked = turned.take(Ask)
     assert (asked.method, asked.uuid) == ("POST", NICS[0])
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_what_is_not_in_time_twice_is_an_alarm_until_it_is_taken(method: str) -> None:
+    """The clock of the node or of the registry is wrong. Once it may have been on its way for long."""
+    turned = Turned(Rules(first=(9e9, 9e9)))
+    turned.begun(*([nic(0, name="old")] if method == "PATCH" else ()))
+    turned.up(0)
+    turned.here[NICS[0]] = turned.here[NICS[0]]._replace(fields={"name": "new"})
+    turned.tell(Marked(NICS[0]))
+    turned.passes(1.0)
+    turned.take(Send)
+    turned.tell(Answered(None, "e:11"))
+    turned.told(ready="e:11")
+    turned.passes(1.0)
+    asked, alarms = 0, []
+    for _second in range(600):
+        turned.passes(1.0)
+        turned.told(ready="e:11")
+        alarms.append(turned.alarms.get("registry-refused", ""))
+        if found := [each for each in turned.asked if isinstance(each, Ask)]:
+            assert (turned.take(Ask).method, found[0].uuid) == (method, NICS[0])
+            asked += 1
+            turned.tell(Failed(Failure("outdated", f"it was made at {turned.now}, which is not yet")))
+            assert asked > 1 or turned.alarms.get("registry-refused", "") == ""
+    assert 10 < asked < 30, "not on and on: reports wait behind each refusal"
+    assert len(set(alarms[30:])) == 1 and NICS[0] in alarms[-1] and "which is not yet" in alarms[-1]
+    while not [each for each in turned.asked if isinstance(each, Ask)]:
+        turned.passes(1.0)
+    turned.take(Ask)
+    turned.tell(Answered(None, "e:12"))
+    assert turned.alarms["registry-refused"] == ""
+
+
+def test_a_removal_that_is_not_in_time_is_an_alarm() -> None:
+    turned = Comparing(cap=1)
+    turned.compared()
+    turned.passes(40.0)
+    assert turned.take(Ask).method == "DELETE"
+    turned.tell(Failed(Failure("outdated", "which is not yet")))
+    assert turned.alarms["registry-refused"] == f"{NICS[0]}: which is not yet"
 
 
 def test_marks_stand_where_reports_were_refused() -> None:

@@ -25,6 +25,8 @@ from runtime.store import Store
 from tests.support.many import COUNT, alike, forbidden, machine, nics, pictures, up_all
 from tests.support.sim import MODES, TELLING, Sim
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture
 def sim(tmp_path: Path) -> Sim:

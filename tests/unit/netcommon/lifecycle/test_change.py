@@ -32,6 +32,8 @@ from tests.support.sample import sample
 from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
 from tests.unit.netcommon.lifecycle.test_up import settled
 
+pytestmark = pytest.mark.sampled(2)
+
 #: A NIC of each mode in which every option of that mode can be had.
 BASES: Mapping[str, Nic] = {
     "bridged": nic("bridged, access", IP="10.0.0.5", NETWORK_SUBNET6="fd01::/64", NETWORK_SUBNET="10.0.0.0/24", NETWORK_GATEWAY="10.0.0.1"),

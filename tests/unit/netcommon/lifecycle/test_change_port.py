@@ -117,7 +117,7 @@ def test_every_way(tmp_path: Path) -> None:
 def test_every_way_back(tmp_path: Path) -> None:
     place = Watched(tmp_path)
     wrong, lost = {}, {}
-    for before, after in sample(PAIRS, 24):
+    for before, after in sample(PAIRS, 24, 250):
         place.sim.up(before)
         allowed = place.now()
         with place.watching():

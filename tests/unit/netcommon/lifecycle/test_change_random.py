@@ -28,6 +28,8 @@ from tests.support.sample import drawn
 from tests.support.sim import UUIDS, Mortal, Sim
 from tests.unit.netcommon.lifecycle.test_change import BASES
 
+pytestmark = pytest.mark.sampled(2)
+
 SEEDS = drawn(60, 120, 600)
 
 #: mode -> option -> its values.

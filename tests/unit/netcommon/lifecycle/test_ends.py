@@ -35,6 +35,8 @@ from runtime.paths import Paths
 from runtime.record import CHANGING, CLOSING, UP, Record
 from tests.support.sim import Sim, nic
 
+pytestmark = pytest.mark.sampled(2)
+
 NICS = 12
 
 

@@ -14,6 +14,8 @@ from runtime.nic import Nic
 from tests.support.sample import sample
 from tests.support.sim import MODES, UUIDS, Killed, Mortal, Sim, nic, plain
 
+pytestmark = pytest.mark.sampled(2)
+
 OTHER = {"INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02"}
 
 #: What the killed hook was at: what came before it, the hook itself, and the NIC that it was for.

@@ -26,6 +26,8 @@ from runtime.record import APPLYING, CHANGING, UP
 from tests.support.sample import sample
 from tests.support.sim import UUIDS, Killed, Mortal, Sim, nic
 
+pytestmark = pytest.mark.sampled(2)
+
 OTHER = {"INTERFACE": "tap1", "INTERFACE_UUID": UUIDS[1], "INSTANCE": "web2", "MAC": "aa:00:00:00:00:02"}
 ANOTHER = "00000004-0000-4000-8000-000000000004"
 FIRST, TAKES = nic("routed"), nic("routed", **OTHER)

@@ -439,10 +439,37 @@ def test_an_end_is_met_with_the_registry_away(tmp_path: Path) -> None:
     assert end_due(*after(sim, 50, wall=1e6)) == [] and sim.picture() != was
     assert {uuid for uuid, _outcome in end_due(*after(sim, 101, wall=-1e6))} == set(UUIDS[:2])
     assert sim.picture() == was and sim.record().nic.wanted == ()
-    assert all(one.registry == () and one.revision == "e:7" for one in wanted.all_of(sim.paths, []).values())
+    assert all(one.registry == () and one.revision == "e:0" for one in wanted.all_of(sim.paths, []).values())
     sim.requests()
     pushed(sim, 7, "", sim.node.clock.wall() - 1, isolated="yes")
     assert sim.requests() == [] and sim.picture() == was, "one that has ended already"
+    assert applied(sim.node, UUIDS[0], []) == "e:0", "the registry wants it until it ends it itself"
+    pushed(sim, 8)
+    assert applied(sim.node, UUIDS[0], []) == "e:8"
+
+
+@pytest.mark.parametrize("first", ["the agent", "the guest"])
+@pytest.mark.parametrize("wrong", [7200.0, -7200.0])
+def test_an_end_is_not_met_for_good_by_a_clock_that_is_wrong_after_a_boot(tmp_path: Path, wrong: float, first: str) -> None:
+    """It is said to be a part of what is wanted until it is told again, and all of it then; also of a NIC that is not here."""
+    sim = machine(tmp_path, "bridged")
+    until = sim.node.clock.wall() + 3600
+    pushed(sim, 7, "", until, isolated="yes", mcast_flood="no")
+    keep(sim.node, UUIDS[1], asked(7, "", until, isolated="yes"), sim.call())
+    sim.reboot()
+    sim.tap("tap0")
+    right, sim.wall = sim.wall, sim.wall + wrong
+    if first == "the agent":
+        end_due(sim.node, sim.call())
+    sim.up(BASES["bridged"])
+    assert sim.record().nic.wanted == () and applied(sim.node, UUIDS[0], []) == "e:0"
+    end_due(sim.node, sim.call())
+    assert wanted.read(sim.paths, UUIDS[1], []) == wanted.Wanted(revision="e:0")
+    sim.wall = right
+    pushed(sim, 7, "", until, isolated="yes", mcast_flood="no")
+    keep(sim.node, UUIDS[1], asked(7, "", until, isolated="yes"), sim.call())
+    assert [each.option for each in sim.record().nic.wanted] == ["isolated", "mcast_flood"] and applied(sim.node, UUIDS[0], []) == "e:7"
+    assert wanted.read(sim.paths, UUIDS[1], []).revision == "e:7"
 
 
 def test_the_same_end_told_again_is_the_same_end(tmp_path: Path) -> None:

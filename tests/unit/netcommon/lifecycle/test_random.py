@@ -21,6 +21,8 @@ from runtime.nic import Nic
 from tests.support.sample import FULL, drawn, sample
 from tests.support.sim import MODES, UUIDS, Mortal, Sim, nic
 
+pytestmark = pytest.mark.sampled(2)
+
 NICS = st.integers(0, 2)
 TAPS = st.sampled_from(["tap0", "tap1", "tap2"])
 KINDS = st.sampled_from([mode for mode in MODES if mode != "routed, prefix"])

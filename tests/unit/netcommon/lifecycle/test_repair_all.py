@@ -18,6 +18,8 @@ from runtime.errors import HostRefused, NetcommonError
 from tests.support.many import COUNT, alike, forbidden, machine, nics, pictures, up_all
 from tests.support.sim import MODES, Sim
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture
 def sim(tmp_path: Path) -> Sim:

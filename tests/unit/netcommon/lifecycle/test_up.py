@@ -22,6 +22,8 @@ from runtime.errors import TEMPORARY, UNAVAILABLE, HostRefused, NetcommonError, 
 from tests.support.sample import sample
 from tests.support.sim import MODES, TELLING, UUIDS, Sim, nic, plain
 
+pytestmark = pytest.mark.sampled(2)
+
 LASTING = (errno.EINVAL, errno.EPERM, errno.EEXIST, errno.EOPNOTSUPP, errno.ENODEV, errno.EXFULL)
 PASSING = (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM, errno.ETIMEDOUT)
 

@@ -10,8 +10,8 @@ import pytest
 from netregistry.model.certificate import DAY, Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import admitted, authorities
-from tests.support.registry import NODES, OPERATOR, Registry, node
+from netregistry.rules.holders import admitted, authorities, came_over
+from tests.support.registry import GANETI, NODES, OPERATOR, Registry, node
 
 NEWCOMER = Identity("newcomer", "", "192.0.2.9")
 KEY = hashlib.sha256(b"key").hexdigest()
@@ -331,6 +331,43 @@ def test_who_would_be_out_is_not_overlooked(registry: Registry, authority: str) 
     problem = registry.refused("authority.retire", "aaaaaaaa")
     assert (problem["kind"], problem["count"]) == ("in-use", 1) and "node node0" in problem["detail"]
     registry.do("authority.retire", "aaaaaaaa", {"force": True})
+
+
+def joins(registry: Registry, label: str, role: str, name: str) -> dict[str, Any]:
+    token(registry, label, role, name)
+    found: dict[str, Any] = registry.do("certificate.join", "", joining(label, None), NEWCOMER)
+    registry.time += 1
+    return found
+
+
+@pytest.mark.parametrize("role", ["operator", "importer", "reader"])
+def test_a_join_whose_answer_was_lost_keeps_the_authority_of_the_certificate_before(registry: Registry, authority: str, role: str) -> None:
+    """Who has that goes on with it, and was out when it was retired, without a word before."""
+    name = GANETI.name if role == "importer" else "ann"
+    first = joins(registry, "11111111", role, name)
+    add_authority(registry, "bbbbbbbb", cross="PEM")
+    latest = [joins(registry, label, role, name) for label in ("22222222", "33333333")][-1]
+    assert reason(registry, first) == ""
+    problem = registry.refused("authority.retire", "aaaaaaaa")
+    assert (problem["kind"], problem["count"]) == ("in-use", 1) and f"{role} {name}" in problem["detail"]
+    assert [came_over(registry.local.view, credential(each)) for each in (first, latest)] == [False, True]
+    registry.do("certificate.revoke", "", {"role": role, "name": name})
+    joins(registry, "44444444", role, name)
+    registry.do("authority.retire", "aaaaaaaa")
+
+
+def test_who_comes_by_an_earlier_certificate_has_not_come_by_the_latest(registry: Registry, authority: str) -> None:
+    """Two machines are one operator: of one the latest was lost, the other comes by its own of the same authority."""
+    machines = [joins(registry, label, "operator", "ann") for label in ("11111111", "22222222")]
+    add_authority(registry, "bbbbbbbb", cross="PEM")
+    renewed = []
+    for each in machines:
+        body = {"key": KEY, "serial": each["serial"], "authority": authority}
+        renewed.append(registry.do("certificate.renew", "", body, Identity("operator", "ann", "tls")))
+        registry.time += 1
+    assert [came_over(registry.local.view, credential(each)) for each in (*machines, *renewed)] == [False, False, False, True]
+    later = credential(renewed[1])._replace(serial=f"{int(registry.time * 1000):012x}{'0' * 20}")
+    assert came_over(registry.local.view, later), "a registry that was restored does not know it"
 
 
 @pytest.mark.parametrize("why", ["revoked", "ended"])

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from netregistry import state
+from netregistry import state, use
+from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.model.nic import Nic
 from netregistry.service.index import Index
@@ -81,6 +82,48 @@ def test_what_a_guest_has_still_is_given_to_nobody(registry: Registry, who: Iden
     registry.passes(HOUR)
     assert OLD in given_out(registry, blue, 1)
     assert registry.ask("nic.add", "", {"network": blue, "mac": web.mac}).status == 201
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at-once", "found-out-when-it-is-free"])
+def test_what_a_guest_has_still_is_not_released(registry: Registry, who: Identity, blue: str, late: bool) -> None:
+    """By the claim it is known whose it is: released twice it was forgotten, and given to another NIC."""
+    web = registry.nic(network=blue, ip=OLD)
+    if not late:
+        has(registry, who, web, OLD)
+    registry.do("nic.delete", web.uuid)
+    for kind, what in (("addresses", OLD), ("macs", web.mac)):
+        key = f"{kind}/{blue}/{what}"
+        if late:
+            registry.do("claim.release", key)
+            has(registry, who, web, OLD)
+        for _ in range(2):
+            problem = registry.refused("claim.release", key)
+            assert problem["kind"] == "in-use" and problem["holder"] == web.uuid and "node0" in problem["detail"]
+        asked = {"ip" if kind == "addresses" else "mac": what}
+        assert registry.refused("nic.add", "", {"network": blue, **asked})["holder"] == web.uuid
+        if late:
+            assert registry.report(who, removed=(web.uuid,)).status == 200
+    registry.report(who, removed=(web.uuid,))
+    registry.passes(1)
+    registry.do("claim.release", f"addresses/{blue}/{OLD}")
+    assert registry.ask("nic.add", "", {"network": blue, "ip": OLD}).status == 201
+
+
+def test_a_reservation_is_taken_back_of_what_a_guest_has_still(registry: Registry, who: Identity) -> None:
+    """What is free by then is in use all the same, also where it is outside the network's subnets, and would be forgotten at once."""
+    plain = registry.network(subnet="", subnet6="2001:db8::/64")
+    outside = f"addresses/{plain}/{OLD}"
+    web = registry.nic(who, network=plain, ip=OLD, mac="aa:00:00:00:00:01", found=True)
+    registry.do("nic.set", web.uuid, {"reserved": True})
+    registry.do("nic.delete", web.uuid)
+    registry.passes(2 * HOUR)
+    has(registry, who, web, OLD)
+    registry.do("claim.release", outside)
+    assert standing(registry, outside) == ("quarantined", 0.0)
+    registry.report(who, removed=(web.uuid,))
+    registry.passes(1)
+    registry.passes(HOUR)
+    assert registry.claim(outside) is None
 
 
 def test_it_may_have_it_again(registry: Registry, web: Nic) -> None:
@@ -188,3 +231,51 @@ def test_the_version_before_reads_it(registry: Registry, web: Nic) -> None:
     registry.do("nic.set", web.uuid, {"ip": NEW})
     stored = json.loads(registry.everything()[f"addresses/{web.network}/{OLD}"])
     assert stored == {"freed": registry.time, "until": 1e11, "last": web.uuid}
+
+
+STRANGER = "99999999-1111-4111-8111-111111111111"
+
+
+def test_what_a_nic_that_nobody_wants_has_is_counted_and_its_node_named(registry: Registry, who: Identity, blue: str) -> None:
+    """After a restore of an older copy nothing was free, with all counts 0 and no node."""
+    registry.nic(network=blue, ip=SMALL[0])
+    gone = registry.nic(network=blue, ip=SMALL[5])
+    registry.do("nic.delete", gone.uuid)
+    registry.passes(HOUR)
+    report = {"nic": STRANGER, "state": "running", "mac": "aa:00:00:00:77:01", "addresses": ["192.0.2.0", *SMALL, "203.0.113.1"]}
+    assert registry.report(who, report).status == 200
+    problem = registry.refused("nic.add", "", {"network": blue, "allocate": ["ipv4"]})
+    assert [problem[each] for each in ("kind", "size", "held", "quarantined", "reported")] == ["full", 6, 1, 0, 5]
+    assert problem["nodes"] == [NODES[0]] and "node0 (5)" in problem["detail"]
+    assert f"by NIC {STRANGER}, which is not wanted" in problem["detail"]
+    # it is wanted, in another scope; and not any more
+    green = registry.network("green", "192.0.2.0/29")
+    registry.nic(uuid=STRANGER, network=green, mac="aa:00:00:00:77:01")
+    assert given_out(registry, blue) == {*SMALL[1:]}
+    registry.do("nic.delete", STRANGER)
+    registry.report(who, removed=(STRANGER,))
+    registry.passes(1)
+    assert given_out(registry, green) == {*SMALL}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_however_much_is_reported_an_allocation_looks_at_one(
+    registry: Registry, who: Identity, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    big, looked = registry.network(subnet="10.0.0.0/8"), []
+    for number in range(10):
+        uuid = registry.nic(network=big).uuid if known else f"{number:08x}-2222-4222-8222-222222222222"
+        having = [f"10.0.{2 * number}.{each}" for each in range(100)]
+        assert (
+            registry.report(who, {"nic": uuid, "state": "running", "mac": f"aa:00:00:00:77:{number:02x}", "addresses": having}).status
+            == 200
+        )
+    users = use.users
+
+    def counted(*given: Any, **more: Any) -> Any:
+        looked.append(given[1])
+        return users(*given, **more)
+
+    monkeypatch.setattr(use, "users", counted)
+    assert registry.nic(network=big, allocate=["ipv4"]).ip == "10.0.0.100"
+    assert {key.rpartition("/")[2] for key in looked if keys.kind(key) == "addresses"} == {"10.0.0.100"}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from netregistry.client import Client, Problem
+from netregistry.client import Answer, Client, Problem, Question
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.request import Call, Response, made, new_id
@@ -399,6 +399,20 @@ def test_a_registry_whose_clock_was_fast_is_asked_by_its_time(service: Served) -
     assert client.moment * 1000 > floor, "who chooses the ids knows"
     said = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1300}, If_Match="*")
     assert said.status == 200 and made(said.headers["Idempotency-Key"]) > floor
+
+
+def test_who_asks_by_a_slow_clock_is_heard_however_long_the_way_is(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, core = service.client(), service.service.registry.local.core
+    asked, ways = client._asked, [0.0]
+
+    def slow(question: Question) -> Answer:
+        ways[0] += 5
+        return asked(question)
+
+    monkeypatch.setattr(client, "_asked", slow)
+    core.now = lambda: time.time() + 2 * 86400 + ways[0]
+    for number in range(3):
+        assert client.change("POST", "networks", {"name": f"n{number}"}).body["name"] == f"n{number}"
 
 
 def test_who_has_asked_while_the_registrys_clock_was_fast_is_heard_when_it_is_right_again(service: Served) -> None:

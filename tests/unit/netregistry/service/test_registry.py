@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from netregistry.model import keys
+from netregistry.model.certificate import Credential
 from netregistry.model.history import Identity
 from netregistry.request import Call, new_id
 from netregistry.service.limits import Limits
@@ -14,6 +17,7 @@ from netregistry.service.registry import Registry
 from netregistry.service.streams import Channel
 from netregistry.stores.base import Compacted, Unavailable
 from netregistry.stores.sqlite import SqliteStore
+from tests.support.registry import OPERATOR
 from tests.support.service import Lines
 
 COUNT = 60
@@ -179,3 +183,35 @@ def test_a_service_whose_lease_nobody_can_keep_leads_no_more(world: World, monke
             assert world.registry.leads == (second < 10)
     world.ticks(5)
     assert world.registry.leads
+
+
+def test_who_has_come_by_a_certificate_and_is_given_another_one_has_not_come_by_that(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is noted was of the latest certificate when it was shown, and is written a second later."""
+    registry, ann = world.registry, Identity("operator", "ann", "tls")
+    monkeypatch.setattr(registry.issuer, "has_signed", lambda *_given: True)
+
+    def asks(action: str, body: Any, who: Identity = OPERATOR) -> Any:
+        world.time += 1
+        response = registry.answer(Call(new_id(world.time, 1 << 20), action, "", body), who)
+        assert response.status < 300, response
+        return response.body
+
+    def shown(grant: Any) -> str:
+        registry.recognise(Credential(*(grant[each] for each in ("role", "name", "serial", "authority", "until"))), b"")
+        return str(registry.local.view.get(keys.certificate("operator", "ann")).before)
+
+    def rotates(label: str, cross: str) -> None:
+        asks("authority.add", {"id": label, "fingerprint": "0" * 64, "certificate": "PEM", "cross": cross, "until": world.time + 1e8})
+
+    rotates("aaaaaaaa", "")
+    asks("token.add", {"id": "cccccccc", "proof": "1" * 64, "role": "operator", "name": "ann"})
+    first = asks("certificate.join", {"token": "cccccccc", "proof": "1" * 64, "key": "2" * 64}, Identity("newcomer", "", "tls"))
+    rotates("bbbbbbbb", "PEM")
+    renewing = {"key": "2" * 64, "serial": first["serial"], "authority": "aaaaaaaa"}
+    second = asks("certificate.renew", renewing, ann)
+    assert shown(second) == "aaaaaaaa"
+    third = asks("certificate.renew", renewing, ann)
+    registry.tick()
+    assert shown(third) == "aaaaaaaa", "nobody has come by this one"
+    registry.tick()
+    assert shown(third) == ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -120,11 +121,13 @@ def test_who_is_revoked_is_out_although_the_store_is_full(
 
 
 REVOKE = {"role": "node", "name": NODES[0]}
-UNANSWERED: list[Exception] = [Unknown("no answer") for _ in range(AGAIN)]
-ANSWERS: dict[str, list[Exception]] = {
+Errors = list[Callable[[], Exception]]  #: made when they are raised: one that is kept keeps what its traceback refers to
+NO_ANSWER = partial(Unknown, "no answer")
+UNANSWERED: Errors = [NO_ANSWER] * AGAIN
+ANSWERS: dict[str, Errors] = {
     "unanswered": UNANSWERED,
-    "unanswered-then-away": [Unknown("no answer"), Unavailable("no member answers")],
-    "overtaken": [Conflict("ledger", 1)] * ATTEMPTS,
+    "unanswered-then-away": [NO_ANSWER, partial(Unavailable, "no member answers")],
+    "overtaken": [partial(Conflict, "ledger", 1)] * ATTEMPTS,
 }
 
 
@@ -133,13 +136,13 @@ def authority(world: World) -> None:
     assert world.ask("authority.add", body).status == 201
 
 
-def fails(monkeypatch: pytest.MonkeyPatch, world: World, errors: list[Exception]) -> None:
+def fails(monkeypatch: pytest.MonkeyPatch, world: World, errors: Errors) -> None:
     """Let the store's next commits fail."""
     commit, left = world.store.commit, list(errors)
 
     def failing(*given: Any) -> int:
         if left:
-            raise left.pop(0)
+            raise left.pop(0)()
         return commit(*given)
 
     monkeypatch.setattr(world.store, "commit", failing)
@@ -147,7 +150,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, world: World, errors: list[Exception]
 
 @pytest.mark.parametrize("errors", ANSWERS.values(), ids=ANSWERS)
 def test_who_is_revoked_is_out_although_nobody_knows_whether_it_is_written(
-    world: World, monkeypatch: pytest.MonkeyPatch, errors: list[Exception]
+    world: World, monkeypatch: pytest.MonkeyPatch, errors: Errors
 ) -> None:
     """Such as by a disk that fails in the midst of it, or an etcd that has lost its majority: by chance it held, or did not."""
     authority(world)
@@ -163,7 +166,7 @@ def test_who_is_revoked_is_out_although_nobody_knows_whether_it_is_written(
 def test_a_batch_that_revokes_holds_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     authority(world)
     parts = [{"action": "network.add", "body": {"name": "blue"}}, {"action": "certificate.revoke", "body": REVOKE}]
-    fails(monkeypatch, world, [Unavailable("full")] * 2)
+    fails(monkeypatch, world, [partial(Unavailable, "full")] * 2)
     with pytest.raises(Refused, match="meanwhile"):
         world.ask("batch", {"parts": parts})
     assert not world.let_in(node(0)) and world.let_in(node(1))
@@ -190,10 +193,68 @@ def test_what_the_rules_refuse_shuts_nobody_out(world: World, monkeypatch: pytes
 def test_who_was_shut_out_is_in_again_when_the_same_command_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It came to life at another service meanwhile, which let it in."""
     authority(world)
-    fails(monkeypatch, world, [Unavailable("full")])
+    fails(monkeypatch, world, [partial(Unavailable, "full")])
     with pytest.raises(Refused, match="meanwhile"):
         world.ask("node.forget", None, OPERATOR, NODES[0])
     assert not world.let_in(node(0))
     other = Registry(world.store, "1", Lines(), Limits(), lambda: world.time, lambda: world.time)
     other.heartbeat(node(0), NODES[0], {"incarnation": NODES[1]})
     assert world.ask("node.forget", None, OPERATOR, NODES[0]).status == 409 and world.let_in(node(0))
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "target"), [("certificate.revoke", REVOKE, ""), ("node.forget", {"force": True}, NODES[0])], ids=["revoke", "forget"]
+)
+def test_who_was_shut_out_stays_so_when_the_same_is_rehearsed(
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str, body: Any, target: str
+) -> None:
+    """A full disk takes rehearsals: whoever looked what it would do undid the only protection that there was."""
+    authority(world)
+    fails(monkeypatch, world, [partial(Unavailable, "full")])
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask(action, body, OPERATOR, target)
+    assert world.ask(action, body, OPERATOR, target, dry_run=True).status == 200 and not world.let_in(node(0))
+
+
+def test_who_was_shut_out_stays_so_when_the_same_is_refused_for_who_asks_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not done by one whose own certificate counts no more, who may not, too late, or by what he has read before."""
+    authority(world)
+    eve, body = Identity("operator", "eve", "tls"), {"role": "operator", "name": "eve"}
+    serial = f"{int(world.time * 1000):012x}{'0' * 20}"
+    hers = Credential("operator", "eve", serial, "aaaaaaaa", world.time + 86400)
+    fails(monkeypatch, world, [partial(Unavailable, "full")] * 2)
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("certificate.revoke", body)
+    batch = {"parts": [{"action": "certificate.revoke", "body": REVOKE}]}
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("batch", batch)
+
+    def asks(action: str, body: Any, who: Identity, seconds: float = 0.0, one: Credential | None = None) -> int:
+        world.asked += 1
+        call = Call(new_id(world.time + seconds, world.asked), action, "", body)
+        return world.registry.answer(call, who, one).status
+
+    assert asks("certificate.revoke", body, eve, 1.0, hers) == 403
+    assert asks("certificate.revoke", body, OPERATOR, 86400.0) == 409
+    with pytest.raises(Refused, match="cannot be written yet"):
+        world.registry.admit(hers)
+    assert asks("batch", batch, node(1), 1.0) == 403 and not world.let_in(node(0))
+
+
+def test_who_was_shut_out_stays_so_when_a_copy_of_an_earlier_one_comes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """She has joined again since that was done."""
+    authority(world)
+    body = {"role": "operator", "name": "eve"}
+    first = Call(new_id(world.time, 1 << 40), "certificate.revoke", "", body)
+    assert world.registry.answer(first, OPERATOR).status == 200
+    world.time += 10
+    assert world.ask("token.add", {"id": "bbbbbbbb", "proof": "1" * 64, **body}).status == 201
+    granted = world.ask("certificate.join", {"token": "bbbbbbbb", "proof": "1" * 64, "key": "2" * 64}, Identity("newcomer", "", "tls"))
+    hers = Credential("operator", "eve", granted.body["serial"], granted.body["authority"], granted.body["until"])
+    world.registry.admit(hers)
+    fails(monkeypatch, world, [partial(Unavailable, "full")])
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("certificate.revoke", body)
+    assert world.registry.answer(first, OPERATOR).status == 200
+    with pytest.raises(Refused, match="cannot be written yet"):
+        world.registry.admit(hers)

@@ -12,8 +12,10 @@ from netregistry.stores.whereabouts import is_own, own
 FILE = "/var/lib/netregistry/registry.sqlite"
 
 
-def on(patch: pytest.MonkeyPatch, folder: Path, host: str, number: str) -> None:
-    """Let this be another machine: of that name and number; "" for none."""
+def on(patch: pytest.MonkeyPatch, folder: Path, host: str, number: str, hardware: str = "") -> None:
+    """Let this be another machine: of that name, number and hardware; "" for none."""
+    (folder / "product_uuid").write_text(f"{hardware}\n")
+    patch.setattr(whereabouts, "HARDWARE", (str(folder / "none"), str(folder / "product_uuid")))
     (folder / "machine-id").write_text(f"{number}\n")
     patch.setattr(whereabouts, "MACHINE_ID", str(folder / "machine-id"))
     patch.setattr("socket.gethostname", lambda: host)
@@ -22,6 +24,10 @@ def on(patch: pytest.MonkeyPatch, folder: Path, host: str, number: str) -> None:
 @pytest.mark.parametrize(
     ("before", "now", "same"),
     [
+        (("node1", "a" * 32, "4C4C4544-0050"), ("renamed", "a" * 32, "4c4c4544-0050"), True),
+        (("node1", "a" * 32, "4C4C4544-0050"), ("node2", "a" * 32, "4C4C4544-0051"), False),  # made of the same template
+        (("node1", "a" * 32, "4C4C4544-0050"), ("node1", "a" * 32, "4C4C4544-0051"), False),
+        (("node1", "", "4C4C4544-0050"), ("node1", "", "4C4C4544-0051"), True),  # such as containers of two hosts
         (("node1", "a" * 32), ("node1", "a" * 32), True),
         (("node1", "a" * 32), ("renamed", "a" * 32), True),
         (("localhost", "a" * 32), ("localhost", "b" * 32), False),
@@ -31,7 +37,7 @@ def on(patch: pytest.MonkeyPatch, folder: Path, host: str, number: str) -> None:
         (("a on b (machine 1)", ""), ("a on b (machine 1)", ""), False),  # no name of a host: nobody is taken for it
     ],
 )
-def test_who_is_who(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: tuple[str, str], now: tuple[str, str], same: bool) -> None:
+def test_who_is_who(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: tuple[str, ...], now: tuple[str, ...], same: bool) -> None:
     on(monkeypatch, tmp_path, *before)
     named = own(FILE)
     assert named.startswith(f"{FILE} on {before[0]}") and "a" * 32 not in named

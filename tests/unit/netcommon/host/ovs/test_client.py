@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -16,7 +17,8 @@ import pytest
 
 from netcommon.host.api.facts import OVS_MARK, OvsPort
 from netcommon.host.ovs.client import Ovsdb
-from netcommon.host.ovs.jsonrpc import Deadline
+from netcommon.host.ovs.jsonrpc import Deadline, Lost
+from netcommon.host.ovs.read import OvsReader
 from netcommon.host.ovs.rows import a_map, a_port, a_set, numbers, uuid, word
 from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
@@ -533,6 +535,35 @@ def test_what_another_has_waited_for_in_vain_hides_no_port_in_the_way(start: Sta
     assert held is not None and held.bridge == "ovs0"
 
 
+def test_a_database_that_is_slow_is_given_its_time_again_however_often_it_is_asked(tmp_path: Path) -> None:
+    """A worker with many NICs asks at once again: what it asks in the little while ends behind that, and says nothing."""
+    now = 0.0
+
+    class Slow:
+        """Answers after 0.9 seconds, where that is within the time."""
+
+        connected = False
+
+        def call(self, _method: str, parameters: list[Any], deadline: float) -> list[Any]:
+            nonlocal now
+            late, now = deadline < now + 0.9, min(deadline, now + 0.9)
+            if late:
+                raise Lost("no answer in time", late=True)
+            return [{"rows": []} for _ in parameters[1:]]
+
+    client = OvsReader(str(tmp_path / "db.sock"), 4.0, lambda: now)
+    client.rpc = Slow()  # type: ignore[assignment]
+    client.deadline.lost()
+    tries = 0
+    while now < 12.0:
+        now += 0.02
+        tries += 1
+        with contextlib.suppress(Lost):
+            assert client.port("tap0") is None
+            break
+    assert 4.0 < now < 6.0 and tries > 10
+
+
 def test_a_wait_in_vain_is_one_works_only_and_ends_by_itself() -> None:
     now = 0.0
     deadline = Deadline(10, lambda: now)
@@ -544,6 +575,12 @@ def test_a_wait_in_vain_is_one_works_only_and_ends_by_itself() -> None:
     assert deadline.spent
     now = 10.5
     assert (deadline.seconds, deadline.spent) == (10, False), "of the first one"
+    deadline.lost()
+    now = 20.4
+    assert deadline.seconds == 0.5
+    now = 20.9
+    deadline.lost()  # it began within ten seconds, and ended behind them
+    assert (deadline.seconds, deadline.spent) == (10, False), "of one that follows another at once, too"
     deadline.lost()
     deadline.forget()
     assert (deadline.seconds, deadline.spent) == (10, False)
