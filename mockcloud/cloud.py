@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CLUSTER = "mock"  #: that its nodes and instances are of
 VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
+FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
@@ -89,12 +90,13 @@ class MockCloud:
         self.hypervisors: dict[str, Hypervisor] = {}  #: of the same
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
+        self.lost: dict[str, dict[str, Any]] = {}  #: by UUID, NICs of instances as that registry had them
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()
         try:
             if self.service:
-                self.networks.claim(self._name)
+                self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
         except BaseException:  # it is another cloud's
             self.registry.stop()
             self.watcher.close()
@@ -171,13 +173,7 @@ class MockCloud:
         made, hostname = node_uuid(number), hostname_of(number)
         with Folder.make(f"{self.root}/{SERVERS}/{made}"):
             pass
-        paths = _paths(self.root, made)
-        try:
-            self.registry.join(made, hostname, paths, CLUSTER)
-        except Problem as refused:
-            if refused.kind != "exists":
-                raise
-            self.registry.remember(made, hostname, paths)  # an earlier call was cut off
+        self._join(made, hostname, _paths(self.root, made))
         external = tuple(External(name, self.networks.own(made, hostname, name, self.networks.named(name))) for name in self.external)
         sort = self._sort
         admin = self.networks.own(made, hostname, OWN, ADMINS)
@@ -185,6 +181,21 @@ class MockCloud:
         sysinfo.write(self.root, found)
         self._others()
         return found
+
+    def _join(self, made: str, hostname: str, paths: Paths) -> None:
+        """Let the registry know a new node, when it has removed what a deleted one of the number has reported. Raises Problem."""
+        end = self.scheduler.now + FORGETS
+        while True:
+            try:
+                self.registry.join(made, hostname, paths, CLUSTER)
+            except Problem as refused:
+                if refused.kind == "exists":  # an earlier call was cut off
+                    return self.registry.remember(made, hostname, paths)
+                if refused.kind != "busy" or self.scheduler.now >= end:
+                    raise
+            else:
+                return None
+            self.scheduler.passes(LATER)
 
     def delete(self, uuids: Iterable[str]) -> None:
         """Delete nodes and the instances on them: agent, folder, and what the registry has of them. Raises Problem."""
@@ -273,16 +284,27 @@ class MockCloud:
         client = self.registry.client()
         mastered = [f"nics/{each['nic']['uuid']}" for each in client.all("nics", master=f"node:{node}")]
         own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
-        own += [f"nics/{stored.nic_uuid(vm.name, number)}" for vm in self._its_own(node) for number in range(vm.numbers)]
+        own += [f"nics/{each}" for each in self._its_own(node)]
         for place in (*mastered, *own, f"nodes/{node}"):
             self._gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
         self.vms.gone(node)
 
-    def _its_own(self, node: str) -> list[Vm]:
-        """Give the instances that a node has, and no other node."""
-        vms = stored.of_node(self.root, node)[0]
-        return [vm for vm in vms if self.vms.places().get(vm.uuid, [node]) == [node]]
+    def _its_own(self, node: str) -> list[str]:
+        """Give the NICs of the instances that a node alone has; by the registry, where somebody has edited a file."""
+        found, edited = list[str](), set[str]()
+        for uuid in stored.named(self.root, node):
+            if self.vms.places().get(uuid, [node]) == [node]:
+                try:
+                    vm = stored.kept(self.root, node, uuid)
+                except NetcommonError:
+                    edited.add(uuid)
+                else:
+                    found += [stored.nic_uuid(vm.name, number) for number in range(vm.numbers)] if vm is not None else []
+        for item in self.registry.client().all("nics", belongs="instance") if edited else ():
+            if item["nic"]["cluster"] == CLUSTER and stored.vm_uuid(item["nic"]["instance"]) in edited:
+                found.append(item["nic"]["uuid"])
+        return found
 
     def _gone(self, place: str) -> None:
         try:

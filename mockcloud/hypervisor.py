@@ -161,7 +161,7 @@ class Hypervisor:
 
         ``ifdown``: kvm-ifdown is called for each NIC (doc/design-ifdown.rst). Raises HostRefused.
         """
-        self._by_itself(ifdown)
+        self.by_itself(ifdown)
         before, failed = vm, None
         if vm.runs:
             failed = self._down(before)
@@ -210,7 +210,7 @@ class Hypervisor:
 
         Those behind it move up in Ganeti's list. Raises HostRefused.
         """
-        self._by_itself(ifdown)
+        self.by_itself(ifdown)
         gone = next(each for each in vm.interfaces if each.nic.uuid == uuid)
         kept = (each for each in vm.interfaces if each is not gone)
         after = vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
@@ -293,7 +293,7 @@ class Hypervisor:
             if link is not None and link.index == each.device:
                 self._node.machine.let_go(each.tap)
 
-    def _by_itself(self, ifdown: bool) -> None:
+    def by_itself(self, ifdown: bool) -> None:
         """Raise HostRefused where kvm-ifdown is to be called, and this Ganeti knows none."""
         if ifdown and self._version != OLD:
             text = f"{self._version} on {self._node.name} calls kvm-nic-setup, and no kvm-ifdown"

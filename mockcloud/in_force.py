@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
+from socket import inet_pton
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.stored import Interface
 from mockcloud.variables import variables
 from netcommon.host.api.datapath import UNICAST
 from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.options.addresses import Addresses, addresses_of
+from netcommon.options.addresses import Addresses, addresses_of, link_local
 from netcommon.options.model import Options
 from netcommon.options.shown import shown
 from netcommon.options.sources import options_of
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
     from netcommon.host.api.facts import Link, Route
     from netcommon.host.api.host import View
 
+FIREWALL = "netcommon-fw-"  #: tables of profiles begin so
 INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 LENGTHS = {AF_INET: "/32", AF_INET6: "/128"}  #: of a route to one host
 OF_ADDRESSES = frozenset({"addresses", "prefixes", "eui64"})  #: options that give a guest addresses besides its IP
+#: Options that say what a guest may send.
+OF_GUARD = OF_ADDRESSES | {"spoof_guard", *(name for name in Options._fields if name.startswith("allow_"))}
 
 
 class Wanted(NamedTuple):
@@ -96,16 +100,18 @@ def lacking(node: MockNode, item: Mapping[str, Any], interface: Mapping[str, Any
     with node.inside:
         view = node.machine.view()
         if not wanted.unsure & OF_ADDRESSES:
-            yield from _of_routes(view, wanted.addresses if mode == "routed" else Addresses(), link)
+            table = view.table(interface["nic"]["link"] or "main")
+            yield from _of_routes(view, wanted.addresses if mode == "routed" else Addresses(), link, table)
         if mode in ("bridged", "routed"):
             yield from _of_options(view, wanted, link)
+            if wanted.options.spoof_guard and not wanted.unsure & OF_GUARD:
+                yield from _of_guard(view, wanted, link, interface["nic"]["mac"], mode)
 
 
-def _of_routes(view: View, wanted: Addresses, link: Link) -> Iterator[str]:
+def _of_routes(view: View, wanted: Addresses, link: Link, table: int | None) -> Iterator[str]:
     own = {each for family in LENGTHS for each in wanted.destinations(family)}
-    there = {
-        route.destination for family in LENGTHS for route in view.routes(family) if route.type == UNICAST and route.index == link.index
-    }
+    routes = (route for family in LENGTHS for route in view.routes(family) if route.type == UNICAST and route.index == link.index)
+    there = {route.destination for route in routes if route.table == table}
     hosts = {route.destination for route in host_routes(view) if route.index == link.index}
     yield from (f"{each} is not routed to it" for each in sorted(own - there))
     yield from (f"{each} is routed to it, and is not its own" for each in sorted(hosts - own))
@@ -113,22 +119,49 @@ def _of_routes(view: View, wanted: Addresses, link: Link) -> Iterator[str]:
 
 def _of_options(view: View, wanted: Wanted, link: Link) -> Iterator[str]:
     options, has = wanted.options, dict[str, bool]()
-    if options.spoof_guard:
-        has["spoof_guard"] = any(link.name == each.device and each.table.startswith("netcommon-guard-") for each in view.nft_chains(NETDEV))
-    if options.firewall != "unprotected":
-        key = struct.pack("=I", link.index)
-        has["firewall"] = any(
-            key in element.key
-            for family in (INET, BRIDGE)
-            for table in view.nft_tables(family)
-            if table.name.startswith(f"netcommon-fw-{options.firewall}-")
-            for element in view.nft_elements(family, table.name)
-        )
-    if options.rate_in:
-        shaper = view.root_qdisc(link.index)
-        has["rate_in"] = shaper is not None and shaper.rate == options.rate_in
-    if options.rate_out:
-        has["rate_out"] = any(each.rate == options.rate_out for each in view.filters(link.index) if not each.egress)
+    guarded = any(link.name == each.device and each.table.startswith("netcommon-guard-") for each in view.nft_chains(NETDEV))
+    has["spoof_guard"] = guarded == options.spoof_guard
+    key = struct.pack("=I", link.index)
+    profiles = {
+        table.name.removeprefix(FIREWALL).partition("-")[0]
+        for family in (INET, BRIDGE)
+        for table in view.nft_tables(family)
+        if table.name.startswith(FIREWALL)
+        for element in view.nft_elements(family, table.name)
+        if element.set == "nics" and element.key == key
+    }
+    has["firewall"] = profiles == {options.firewall} - {"unprotected"}
+    shaper = view.root_qdisc(link.index)
+    has["rate_in"] = (shaper.rate if shaper is not None else 0) == options.rate_in
+    has["rate_out"] = {each.rate for each in view.filters(link.index) if not each.egress and each.rate} == {options.rate_out} - {0}
     for name, there in has.items():
         if not there and name not in wanted.unsure:
-            yield f"{name} = {shown(name, getattr(options, name))} is wanted, and not there"
+            value = getattr(options, name)
+            lacks = value and value != "unprotected"
+            yield f"{name} = {shown(name, value)} is wanted, and {'not' if lacks else 'something is'} there"
+
+
+def _of_guard(view: View, wanted: Wanted, link: Link, mac: str, mode: str) -> Iterator[str]:
+    """Say what a spoof guard lets pass that it should not, or does not let pass that it should."""
+    has: dict[str, set[bytes]] = {}
+    for table in view.nft_tables(NETDEV):
+        for element in view.nft_elements(NETDEV, table.name) if table.name.startswith("netcommon-guard-") else ():
+            if element.key[:4] == struct.pack("=I", link.index):
+                has.setdefault(element.set, set()).add(element.key[4:])
+    known, options = wanted.addresses, wanted.options
+    macs = {bytes.fromhex(mac.replace(":", "")) + bytes(2)} if mac else set[bytes]()
+    yield from () if has.get("macs", set()) == macs else ("its guard knows another MAC",)
+    hosts = {"ipv4": {inet_pton(AF_INET, each) for each in known.ipv4}, "ipv6": {inet_pton(AF_INET6, each) for each in known.ipv6}}
+    own = {inet_pton(AF_INET6, each) for each in filter(None, (link_local(mac) if mac else "",))}
+    yield from (f"its guard knows other addresses of {name}" for name, each in hosts.items() if has.get(name, set()) - own != each - own)
+    anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
+    free = {
+        "free-mac": options.allow_mac_spoofing or not mac,
+        "free-ipv4": anything or (mode == "bridged" and AF_INET not in known.families),
+        "free-ipv6": anything or (mode == "bridged" and AF_INET6 not in known.families),
+        "free-dhcp": options.allow_dhcp_spoofing,
+        "free-type": options.allow_restricted_traffic,
+        "free-query": options.allow_mcast_router,
+        "no-mac": not mac,
+    }
+    yield from (f"its guard says {name}" for name, may in free.items() if name in has and not may)

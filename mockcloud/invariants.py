@@ -16,6 +16,7 @@ from mockcloud.in_force import host_routes, lacking, settings_of, wanted_by
 from mockcloud.stored import TAP
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
+from runtime.folder import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -203,7 +204,15 @@ def settled(cloud: MockCloud, commits: Commits | None = None) -> list[str]:
 
     ``commits``: what has followed the registry from the beginning, where something has.
     """
-    return [*unquiet(cloud), *fitting(cloud), *(_reported(cloud, commits) if commits is not None else ())]
+    return [*unquiet(cloud), *fitting(cloud), *_untidy(cloud), *(_reported(cloud, commits) if commits is not None else ())]
+
+
+def _untidy(cloud: MockCloud) -> Iterator[str]:
+    """Say what killed processes have left among the files of netcommon's own, and agents have not tidied away."""
+    for machine in cloud.nodes.values():
+        for path in sorted(Path(machine.paths.state).rglob("*")):
+            if path.name.startswith(TEMPORARY) or (path.is_symlink() and not path.exists()):
+                yield f"{path} on {machine.name} is left"
 
 
 def fitting(cloud: MockCloud) -> list[str]:
@@ -247,6 +256,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
                     yield f"{label} is not wanted"
                     continue
                 nic = wanted[uuid]["nic"]
+                if nic["index"] != place:
+                    yield f"{label}: its index is {nic['index']} by the registry"
                 holders = {value: held.get((_scope(nic), value)) for value in _own(nic)}
                 yield from (f"{label}: {value} is {holder}'s" for value, holder in holders.items() if holder != uuid)
                 said = [(where, report) for where, report in reports.get(uuid, []) if report["state"] != "stopped"]
@@ -295,7 +306,9 @@ def _running(
     elif record["incoming"]:
         yield f"{label}: its guest is here, and its record says that it is on its way"
     runtime = json.loads((run / "conf" / f"{vm['name']}.runtime").read_text())
-    if runtime[1][place]["uuid"] != nic["uuid"] or (run / "pid" / vm["name"]).read_text().strip() != str(vm["pid"]):
+    if [each["uuid"] for each in runtime[1]][place : place + 1] != [nic["uuid"]] or (run / "pid" / vm["name"]).read_text().strip() != str(
+        vm["pid"]
+    ):
         yield f"{label}: Ganeti's files say something else"
     if f"iff:\t{tap}\n" not in "".join(path.read_text() for path in (folder / "proc" / str(vm["pid"]) / "fdinfo").iterdir()):
         yield f"{label}: its process does not hold {tap}"

@@ -29,14 +29,14 @@ class Networks:
         self._admins = False  #: the network of all nodes is there
 
     def claim(self, name: str) -> None:
-        """Let a registry's service be that of the cloud called ``name``: nodes and NICs of another one have the same UUIDs.
+        """Let a registry's service be that of the cloud called ``name``: nodes and NICs of another one, or of a copy, have the same UUIDs.
 
         Raises HostRefused, Problem.
         """
         client = self._registry.client()
         there = once(client, "networks", {**ADMINS, "tags": [name]}) or client.get(f"networks/{ADMINS['uuid']}").body["network"]
         if name not in there["tags"]:
-            text = f"the registry's network {ADMINS['name']} is of another mock cloud"
+            text = f"the registry's network {ADMINS['name']} is of another mock cloud, or of another folder"
             advice = "work on that one; if it is gone for good, delete its nodes, its NICs and then this network by netcommon registry"
             raise HostRefused(text, advice)
         self._admins = True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mockcloud.disk import no_room
+from mockcloud.disk import Dates, no_room
 from mockcloud.ganeti import Apart
 from mockcloud.hardware import PROFILES, build
 from mockcloud.killing import Frozen, Killed
@@ -94,12 +95,14 @@ class MockNode:
         self._hook_ends = 0  # the request before which the next hook is killed; 0: none is
         self._hooking = False
         self.locks = Table(self.sources.lock_closed)
-        clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu)
+        self._dates = Dates(self.loop.wall)
+        self._dates.look(self.paths.state)  # what is there now was left by another process
+        clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu, self._dates.modified)
         self._clock = clock
         self._session = session if session is None or callable(session) else partial(Session, session, self.loop, self._reached)
         with self.inside:
             self.agent = self._made()
-        self._settings = Latest(self.paths, self.loop.wall)
+        self._settings = Latest(self.paths, time.time)  # by the clock whose dates files bear
         self._kept = Kept(self.paths, clock, self._opened, Lines(self._note))
 
     @property
@@ -167,6 +170,11 @@ class MockNode:
         """Let a hook be killed before the ``number``th request that hooks make of the host from now on; 0: none any more."""
         self._hook_ends = number
 
+    @property
+    def hook_ends(self) -> int:
+        """How many requests of hooks there are until one is killed; 0: none is."""
+        return self._hook_ends
+
     def kill(self) -> None:
         """Kill the agent, between two things that it does."""
         if self.alive:
@@ -216,8 +224,13 @@ class MockNode:
             self.agent.close()
         self.locks.holders.clear()
         if frozen is not None:
-            frozen.restore()
+            self._thawed(frozen)
         self.loop.behind = 0.0
+
+    def _thawed(self, frozen: Frozen) -> None:
+        """Let files be as they were when somebody was killed, and be left since now."""
+        frozen.restore()
+        self._dates.look(self.paths.state)
 
     def _room(self) -> AbstractContextManager[object]:
         return no_room() if self.full else nullcontext()
@@ -259,7 +272,7 @@ class MockNode:
                 self._kept.close()
                 if self._killed is not None:
                     frozen, self._killed = self._killed, None
-                    frozen.restore()
+                    self._thawed(frozen)
                 self.loop.behind = 0.0
 
     def resume(self) -> None:
@@ -355,6 +368,7 @@ class MockNode:
     def end(self) -> None:
         """Let the agent end, and the node's namespace with it, if it has one."""
         self.close()
+        self.loop.end()
         if isinstance(self.machine, NamespaceHost):
             self.machine.end()
 

@@ -27,7 +27,7 @@ from netregistry.service.streams import PARTS
 from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
-from runtime.errors import HostRefused, NicInvalid, escaped
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -208,14 +208,22 @@ class MockRegistry(Reached):
 
     def backup(self, path: str) -> None:
         """Copy the registry, as it is, to a file, in the place of an earlier copy. Raises HostRefused, Unavailable."""
-        Path(path).unlink(missing_ok=True)
-        self._store.backup(path)
+        aside = f"{path}.new"
+        Path(aside).unlink(missing_ok=True)
+        self._store.backup(aside)
+        os.replace(aside, path)
 
     def restore(self, path: str) -> None:
         """Put a copy in the place of the registry, which begins a new epoch. Raises HostRefused, Damaged."""
-        if self.wire.registry is not None:
+        served = self.wire.registry is not None
+        if served:
             self.stop()
-        bring_back(path, self._path)
+        try:
+            bring_back(path, self._path)
+        except NetcommonError:
+            if served:
+                self.again()
+            raise
         with SqliteStore(self._path, self._loop.now) as store:
             before = store.epoch
             while store.epoch == before:  # drawn from the seed, as everything else

@@ -41,10 +41,18 @@ class Interface(NamedTuple):
     unset: bool = False  #: its hook has failed when the guest had come already: nothing was set up for it
 
 
+class Begun(NamedTuple):
+    """A NIC that is being plugged or unplugged. ``said``: what was asked for, by which a call that says the same again is known."""
+
+    said: str
+    nic: kinds.Uuid
+
+
 class Vm(NamedTuple):
     """One instance on one node. ``moves``: how often it has changed its node, so of two nodes that name it the later one has it.
 
-    ``numbers``: how many NICs it has ever had; ``migrated``: its process was started for a guest to come to.
+    ``numbers``: how many NICs it has ever had; ``migrated``: its process was started for a guest to come to; ``begun``: what a call that
+    was killed, or whose end nobody has seen, has begun to do to one of its NICs.
     """
 
     uuid: kinds.Uuid
@@ -55,11 +63,17 @@ class Vm(NamedTuple):
     pid: Number = 0
     migrated: bool = False
     interfaces: Annotated[tuple[Interface, ...], kinds.Sixteen] = ()
+    begun: Begun | None = None
 
     @property
     def runs(self) -> bool:
         """Tell whether it has a process, with taps open."""
         return self.state in ("running", "incoming")
+
+    @property
+    def nics(self) -> set[str]:
+        """Give the UUIDs of its NICs."""
+        return {each.nic.uuid for each in self.interfaces}
 
 
 class Counters(NamedTuple):
@@ -115,7 +129,7 @@ def kept(root: str, node: str, vm: str) -> Vm | None:
 
 def _unlikely(vm: Vm) -> str:
     """Say what of an instance cannot be; "" for nothing."""
-    if len({each.nic.uuid for each in vm.interfaces}) != len(vm.interfaces):
+    if len(vm.nics) != len(vm.interfaces):
         return "two NICs have one UUID"
     if not vm.runs:
         return "it does not run, and has a process or a tap" if vm.pid or any(each.tap or each.device for each in vm.interfaces) else ""
@@ -130,15 +144,20 @@ def _unlikely(vm: Vm) -> str:
 def of_node(root: str, node: str) -> tuple[list[Vm], list[str]]:
     """Give the instances of a node by name, and why files are left alone."""
     found, refused = list[Vm](), list[str]()
-    for name in _names(f"{root}/{SERVERS}/{node}/{VMS}"):
-        if name.endswith(".json") and is_uuid(name[:-5]):
-            try:
-                vm = kept(root, node, name[:-5])
-            except NetcommonError as error:
-                refused.append(str(error))
-            else:
-                found += [vm] if vm is not None else []
+    for each in named(root, node):
+        try:
+            vm = kept(root, node, each)
+        except NetcommonError as error:
+            refused.append(str(error))
+        else:
+            found += [vm] if vm is not None else []
     return sorted(found, key=lambda vm: vm.name), refused
+
+
+def named(root: str, node: str) -> list[str]:
+    """Give the UUIDs of the instances that a node has files of, whatever is in them."""
+    names = _names(f"{root}/{SERVERS}/{node}/{VMS}")
+    return [name[:-5] for name in names if name.endswith(".json") and is_uuid(name[:-5])]
 
 
 def counters(root: str, node: str) -> Counters:
@@ -167,9 +186,8 @@ def everywhere(root: str) -> dict[str, list[str]]:
     """Give the nodes that have a file of an instance, by its UUID: one, but after a move that was cut off."""
     found: dict[str, list[str]] = {}
     for node in _names(f"{root}/{SERVERS}"):
-        for name in _names(f"{root}/{SERVERS}/{node}/{VMS}") if is_uuid(node) else ():
-            if name.endswith(".json") and is_uuid(name[:-5]):
-                found.setdefault(name[:-5], []).append(node)
+        for vm in named(root, node) if is_uuid(node) else ():
+            found.setdefault(vm, []).append(node)
     return found
 
 

@@ -93,12 +93,22 @@ class Links:
             links.unlink_if(str(record.nic.index), f"{INSTANCES}{record.key}{END}")
         instances.remove_empty(record.nic.instance)
 
-    def clean(self, since: float, exists: Callable[[str], bool], read: Callable[[str], Record | None]) -> list[str]:
+    def clean(
+        self,
+        since: float,
+        exists: Callable[[str], bool],
+        read: Callable[[str], Record | None],
+        modified: Callable[[Folder, str], float],
+    ) -> list[str]:
         """See Store.clean_links. ``since``: in seconds since the epoch."""
+
+        def lasts(links: Folder, name: str, key: str) -> bool:
+            return exists(key) or modified(links, name) > since
+
         removed: list[str] = []
         devices, instances = self._layout.find("devices"), self._layout.find("instances")
         if devices is not None:
-            removed += _clean(devices, DEVICES, since, exists, lambda name, key: _is_at(read, key, lambda found: found.device == name))
+            removed += _clean(devices, DEVICES, lasts, exists, lambda name, key: _is_at(read, key, lambda found: found.device == name))
         for name in instances.names() if instances is not None else ():
             links = instances.sub(name) if instances is not None else None
             if instances is None or links is None:
@@ -108,7 +118,7 @@ class Links:
                 return _is_at(read, key, lambda found: (found.nic.instance, str(found.nic.index)) == (name, index))
 
             with links:
-                removed += _clean(links, INSTANCES, since, exists, its)
+                removed += _clean(links, INSTANCES, lasts, exists, its)
             instances.remove_empty(name)
         return removed
 
@@ -118,13 +128,19 @@ def unmoved(key: str) -> str:
     return key.partition(".")[0]
 
 
-def _clean(links: Folder, before: str, since: float, exists: Callable[[str], bool], belongs: Callable[[str, str], bool]) -> list[str]:
-    """Of one folder. ``belongs``: whether the record of a key is at what the link is named for."""
+def _clean(
+    links: Folder,
+    before: str,
+    lasts: Callable[[Folder, str, str], bool],
+    exists: Callable[[str], bool],
+    belongs: Callable[[str, str], bool],
+) -> list[str]:
+    """Of one folder. ``lasts``: a link to a key stays; ``belongs``: whether the record of a key is at what the link is named for."""
     removed = []
     for name in links.names():
         target = links.target(name)
         key = _key_of(target, before)
-        if not key or exists(key) or links.modified(name) > since:
+        if not key or lasts(links, name, key):
             continue
         back = unmoved(key) != key and belongs(name, unmoved(key))
         if not links.unlink_if(name, target):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from runtime import validate
 from runtime.errors import HostRefused, NicInvalid, RecordTooNew, RecordUnreadable, escaped
+from runtime.folder import Folder
 from runtime.layout import OWED, Layout
 from runtime.links import Links, unmoved
 from runtime.locks import Locks
@@ -18,7 +19,6 @@ from runtime.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runtime.folder import Folder
     from runtime.locks import Gates, Locking
     from runtime.owed import Owed
     from runtime.paths import Paths
@@ -314,21 +314,21 @@ class Store:
         kept = self._layout.find("quarantine")
         return [name for name in kept.names() if not name.startswith(OWED)] if kept is not None else []
 
-    def clean_temporary(self, now: float, age: float = 60.0) -> list[str]:
-        """Removes temporary files that processes left behind ``age`` seconds ago; ``now`` in seconds since the epoch."""
+    def clean_temporary(self, now: float, age: float = 60.0, modified: Callable[[Folder, str], float] = Folder.modified) -> list[str]:
+        """Removes temporary files that processes left behind ``age`` seconds ago; ``now`` in seconds since the epoch, as ``modified``."""
         removed = []
         for folder in self._layout.folders():
             for name in folder.temporary():
-                if now - folder.modified(name) >= age and folder.remove(name):
+                if now - modified(folder, name) >= age and folder.remove(name):
                     removed.append(f"{folder.path}/{name}")
         return removed
 
-    def clean_links(self, now: float, age: float = 60.0) -> list[str]:
+    def clean_links(self, now: float, age: float = 60.0, modified: Callable[[Folder, str], float] = Folder.modified) -> list[str]:
         """Removes links by device and by instance that have led to no record since ``age`` seconds before ``now``, and empty folders.
 
         One that a process has left which was killed as it moved a record aside leads to that record again, which is where it was.
         """
-        return self._links.clean(now - age, self.exists, self.read)
+        return self._links.clean(now - age, self.exists, self.read, modified)
 
 
 def is_key(text: str) -> bool:

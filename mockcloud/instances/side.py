@@ -60,15 +60,16 @@ class Side:
         return {**{each["name"]: each for each in reversed(found)}, **{each["uuid"]: each for each in found}}
 
     def nic(self, instance: str, number: int, index: int, body: Mapping[str, Any], tags: Sequence[str]) -> Nic:
-        """Have a NIC made that may be there already."""
+        """Have a NIC made, in the place of one that an instance of the name has left."""
         uuid = nic_uuid(instance, number)
-        own = {"uuid": uuid, "cluster": CLUSTER, "instance": instance, "index": index, "tags": list(tags)}
+        body = {**body, "uuid": uuid, "cluster": CLUSTER, "instance": instance, "index": index, "tags": list(tags)}
         try:
-            return read(Nic, self._client.change("POST", "nics", {**body, **own}).body)
+            return read(Nic, self._client.change("POST", "nics", body).body)
         except Problem as refused:
             if refused.kind != "exists":
                 raise
-        return read(Nic, self.there(uuid)["nic"])
+        self.gone(f"nics/{uuid}")
+        return read(Nic, self._client.change("POST", "nics", body).body)
 
     def anew(self, vm: Vm) -> tuple[Interface, ...]:
         """Give the NICs of an instance as the registry wants them now."""

@@ -5,13 +5,14 @@ Each task may be killed at any point, and is then made again: what it has begun 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
 from mockcloud.instances.side import Side, interface
 from mockcloud.nodes import uuid_of
-from mockcloud.stored import MOST_NICS, Interface, Vm, nic_uuid, vm_uuid
+from mockcloud.stored import MOST_NICS, Begun, Interface, Vm, nic_uuid, vm_uuid
 from netregistry.client import Problem
 from netregistry.model.codec import read, write
 from netregistry.model.nic import Nic
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from mockcloud.cloud import MockCloud
-    from mockcloud.hypervisor import Hypervisor
+    from mockcloud.hypervisor import HookFailed, Hypervisor
     from mockcloud.stored import State
 
 T = TypeVar("T")
@@ -148,8 +149,7 @@ class Instances:
         self._keep(placed.node, placed.vm._replace(state="deleting"))
         self._ready(placed.node).clean(placed.vm)
         self._after("OP_INSTANCE_REMOVE", placed.vm, placed.node)
-        uuids = {each.nic.uuid for each in placed.vm.interfaces}
-        uuids |= {nic_uuid(name, number) for number in range(placed.vm.numbers)}
+        uuids = placed.vm.nics | {nic_uuid(name, number) for number in range(placed.vm.numbers)}
         for uuid in sorted(uuids):
             self._registry.gone(f"nics/{uuid}")
         self._cloud.vms.forget(placed.node, placed.vm.uuid)
@@ -163,8 +163,7 @@ class Instances:
 
     def starting(self, name: str) -> Steps:
         """See ``start``."""
-        placed = self.find(name)
-        self._whole(placed)
+        placed = self._whole(self.find(name))
         if placed.vm.runs:
             self._ready(placed.node)
             return (yield from self._showing(placed))
@@ -175,8 +174,7 @@ class Instances:
 
     def stop(self, name: str, ifdown: bool = False) -> Placed:
         """Stop an instance. Raises NicInvalid, HookFailed, HostRefused, NotShown."""
-        placed = self.find(name)
-        self._whole(placed)
+        placed = self._whole(self.find(name))
         placed = self._stopped(placed, ifdown)
         self._after("OP_INSTANCE_SHUTDOWN", placed.vm, placed.node)
         return self._shows(placed)
@@ -256,8 +254,7 @@ class Instances:
 
         Raises NicInvalid, HookFailed, HostRefused, NotShown.
         """
-        placed = self.find(name)
-        self._whole(placed)
+        placed = self._whole(self.find(name))
         if placed.node == target:
             return self.start(name)
         nodes = [target]
@@ -275,19 +272,25 @@ class Instances:
 
     def plug(self, name: str, given: Mapping[str, str]) -> Placed:
         """Add a NIC, at once where the instance runs. Raises NicInvalid, HookFailed, HostRefused, Problem, NotShown."""
-        placed = self.find(name)
-        self._whole(placed)
+        said = f"plug {json.dumps(given, sort_keys=True)}"
+        placed = self._whole(self.find(name), said)
+        if placed.vm.begun is None or placed.vm.begun.nic not in placed.vm.nics:
+            placed = self._plugged(placed, given, said)
+        self._after("OP_INSTANCE_SET_PARAMS", placed.vm, placed.node)
+        return self._ended(placed)
+
+    def _plugged(self, placed: Placed, given: Mapping[str, str], said: str) -> Placed:
+        name, number = placed.vm.name, placed.vm.numbers
         if len(placed.vm.interfaces) >= MOST_NICS:
             raise HostRefused(f"{name} has {MOST_NICS} NICs already", "unplug another one first")
         networks = self._registry.networks()
         body = self._registry.body(given, networks)
-        known = {each.nic.uuid for each in placed.vm.interfaces}
-        for number in range(placed.vm.numbers):  # what a call that was killed has left
-            if (uuid := nic_uuid(name, number)) not in known and self._registry.item(uuid) is not None:
+        for each in range(number):  # what a call that was killed has left
+            if (uuid := nic_uuid(name, each)) not in placed.vm.nics and self._registry.item(uuid) is not None:
                 self._registry.gone(f"nics/{uuid}")
-        number = placed.vm.numbers
         tags = placed.vm.interfaces[0].nic.tags if placed.vm.interfaces else ()
-        placed = self._keep(placed.node, placed.vm._replace(numbers=number + 1))  # before it is there: a deletion finds it
+        begun = placed.vm._replace(numbers=number + 1, begun=Begun(said, nic_uuid(name, number)))
+        placed = self._keep(placed.node, begun)  # before it is there: a deletion finds it
         made = interface(self._registry.nic(name, number, len(placed.vm.interfaces), body, tags), networks)
         try:
             vm = placed.vm._replace(interfaces=(*placed.vm.interfaces, made))
@@ -295,36 +298,47 @@ class Instances:
         except NetcommonError:
             self._registry.gone(f"nics/{made.nic.uuid}")
             raise
-        placed = self._keep(placed.node, vm)
-        self._after("OP_INSTANCE_SET_PARAMS", vm, placed.node)
-        return self._shows(placed)
+        return self._keep(placed.node, vm)
 
     def unplug(self, name: str, index: int, ifdown: bool = False) -> Placed:
         """Remove a NIC, at once where the instance runs. Raises NicInvalid, HookFailed, HostRefused, Problem, NotShown."""
-        placed = self.find(name)
-        self._whole(placed)
-        gone = self._at(placed, index)
-        kept = [each for each in placed.vm.interfaces if each is not gone]
-        after = placed.vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
-        self._registry.gone(f"nics/{gone.nic.uuid}")
-        failed = None
+        said = f"unplug {index}"
+        placed = self._whole(self.find(name), said)
         if placed.vm.runs:
-            after, failed = self._ready(placed.node).unplug(placed.vm, gone.nic.uuid, ifdown)
-        placed = self._keep(placed.node, after)
-        for each in after.interfaces:
-            self._registry.patch(each.nic.uuid, {"index": each.nic.index})
+            self._ready(placed.node).by_itself(ifdown)
+        uuid = placed.vm.begun.nic if placed.vm.begun is not None else self._at(placed, index).nic.uuid
+        placed, failed = self._unplugged(self._keep(placed.node, placed.vm._replace(begun=Begun(said, uuid))), uuid, ifdown)
         if failed is not None:
+            self._keep(placed.node, placed.vm._replace(begun=None))
             raise failed
         self._after("OP_INSTANCE_SET_PARAMS", placed.vm, placed.node)
-        self._until(lambda: f"{gone.nic.uuid} is {state}" if (state := self._state(gone.nic.uuid)) else "")
-        return self._shows(placed)
+        self._until(lambda: f"{uuid} is {state}" if (state := self._state(uuid)) else "")
+        return self._ended(placed)
+
+    def _unplugged(self, placed: Placed, uuid: str, ifdown: bool = False) -> tuple[Placed, HookFailed | None]:
+        """Do the rest of an unplug, as often as one likes; give the failure of its down, which stops nothing."""
+        self._registry.gone(f"nics/{uuid}")
+        failed = None
+        if uuid in placed.vm.nics:
+            kept = [each for each in placed.vm.interfaces if each.nic.uuid != uuid]
+            vm = placed.vm._replace(interfaces=tuple(each._replace(nic=each.nic._replace(index=place)) for place, each in enumerate(kept)))
+            if placed.vm.runs:
+                vm, failed = self._ready(placed.node).unplug(placed.vm, uuid, ifdown)
+            placed = self._keep(placed.node, vm)
+        for each in placed.vm.interfaces:
+            self._registry.patch(each.nic.uuid, {"index": each.nic.index})
+        return placed, failed
+
+    def _ended(self, placed: Placed) -> Placed:
+        """Return when the registry shows what was begun of a NIC, which is then done."""
+        placed = self._shows(placed)
+        return self._keep(placed.node, placed.vm._replace(begun=None))
 
     def update(self, name: str, index: int | None, given: Mapping[str, str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Placed:
         """Change what is wanted of a NIC, and the tags of all of an instance's NICs. What a guest that runs cannot get it has at its
         next start. Raises NicInvalid, HostRefused, Problem, NotShown.
         """
-        placed = self.find(name)
-        self._whole(placed)
+        placed = self._whole(self.find(name))
         body = self._registry.body(given, self._registry.networks() if given.get("network") else {}, whole=False)
         one = self._at(placed, index).nic.uuid if index is not None else ""
         changed: dict[str, str] = {}
@@ -341,8 +355,7 @@ class Instances:
 
         Raises NicInvalid, HostRefused, Problem, NotShown.
         """
-        placed = self.find(name)
-        self._whole(placed)
+        placed = self._whole(self.find(name))
         uuid = self._at(placed, index).nic.uuid
         wanted = read(Nic, self._registry.there(uuid)["nic"])
         kept = [write(each) for each in wanted.options if each.name not in options]
@@ -374,16 +387,25 @@ class Instances:
         return Placed(node, vm)
 
     def _running(self, name: str) -> Placed:
-        placed = self.find(name)
-        self._whole(placed)
+        placed = self._whole(self.find(name))
         if not placed.vm.runs:
             raise HostRefused(f"{name} does not run: it is {placed.vm.state}", "start it first")
         return placed
 
-    def _whole(self, placed: Placed) -> None:
+    def _whole(self, placed: Placed, said: str = "") -> Placed:
+        """Give an instance of which nothing is half done, but what was ``said``: a NIC that was half plugged or unplugged goes.
+
+        Raises HostRefused for one that is half made or half deleted.
+        """
         if placed.vm.state in ("making", "deleting"):
             done, word = ("made", "create") if placed.vm.state == "making" else ("deleted", "delete")
             raise HostRefused(f"{placed.vm.name} is half {done}", f"{word} it again")
+        begun = placed.vm.begun
+        if begun is None or begun.said == said:
+            return placed
+        if begun.said.startswith("unplug ") or begun.nic not in placed.vm.nics:
+            placed, _failed = self._unplugged(placed, begun.nic)
+        return self._keep(placed.node, placed.vm._replace(begun=None))
 
     def _at(self, placed: Placed, index: int) -> Interface:
         if not 0 <= index < len(placed.vm.interfaces):

@@ -257,6 +257,11 @@ class NodeLoop:
         for descriptor in list(self._watched):
             self.forget(descriptor)
 
+    def end(self) -> None:
+        """Be nobody's loop any more: turns that are due much later hold the loop, and are not to hold a node that is gone."""
+        self.close()
+        self.failed, self.around, self.died = _raised, None, None
+
     def step(self) -> bool:
         """Run the first action that is due; tell whether there was one. A turn may be of an action that went when the loop was closed."""
         due = bool(self._queue) and self._queue[0][0] <= self.scheduler.now

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from mockcloud.cloud import MockCloud
+    from mockcloud.node import MockNode
 
 LONGEST = 3600.0  #: seconds of a delay
 BACKUP = "backup.sqlite"  #: in the cloud's folder
@@ -31,7 +32,10 @@ class Parameter(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once; ``stays``: over a boot."""
+    """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once; ``stays``: over a boot.
+
+    ``rest``: gives what is left of one that stays when a node has crashed, None for nothing.
+    """
 
     help: str
     takes: Mapping[str, Parameter]
@@ -39,6 +43,7 @@ class Fault(NamedTuple):
     ends: Callable[[MockCloud, str], None] | None = None
     of_node: bool = True
     stays: bool = False
+    rest: Callable[[MockNode, Mapping[str, Any]], Mapping[str, Any] | None] = lambda _machine, given: given
 
 
 # -- the way to the registry
@@ -101,10 +106,6 @@ def _agent_starts(cloud: MockCloud, node: str) -> None:
         cloud.nodes[node].revive()
 
 
-def _crashes(cloud: MockCloud, node: str, _given: Mapping[str, Any]) -> None:
-    cloud.crash(node)
-
-
 def _boots(cloud: MockCloud, node: str) -> None:
     if node in cloud.off:
         cloud.boot(node)
@@ -158,20 +159,17 @@ def _starts(cloud: MockCloud, _node: str) -> None:
         cloud.own.again()
 
 
-def _backed_up(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
-    cloud.own.backup(f"{cloud.root}/{BACKUP}")
-
-
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
     if not os.path.exists(f"{cloud.root}/{BACKUP}"):
         raise HostRefused("there is no copy", "backup makes one")
+    if cloud.own.stopped:
+        cloud.own.again()
+    wanted = {each["nic"]["uuid"]: each["nic"] for each in cloud.registry.client().all("nics", belongs="instance")}
     cloud.own.restore(f"{cloud.root}/{BACKUP}")
-    cloud.restored = True
+    cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}
 
 
-WAYS = ("both", "answers", "requests")
-ABILITIES = ("watch", "nic.add", "nic.set", "nic.delete")
-
+WAYS, ABILITIES = ("both", "answers", "requests"), ("watch", "nic.add", "nic.set", "nic.delete")
 FAULTS: dict[str, Fault] = {
     "partition": Fault(
         "Cut the way between nodes and the registry.",
@@ -210,6 +208,7 @@ FAULTS: dict[str, Fault] = {
         _hook_ends,
         _hooks_live,
         stays=True,
+        rest=lambda machine, _given: {"request": machine.hook_ends} if machine.hook_ends else None,
     ),
     "agent": Fault(
         "Kill the agent, and start it anew.",
@@ -220,7 +219,7 @@ FAULTS: dict[str, Fault] = {
         _agent_killed,
         _agent_starts,
     ),
-    "node": Fault("Let nodes crash, and boot.", {}, _crashes, _boots),
+    "node": Fault("Let nodes crash, and boot.", {}, lambda cloud, node, _given: cloud.crash(node), _boots),
     "clock": Fault(
         "Let the date of nodes be wrong.",
         {"seconds": Parameter(3600.0, "By how much; negative: in the past.", -86400.0 * 365, 86400.0 * 365)},
@@ -236,7 +235,7 @@ FAULTS: dict[str, Fault] = {
         _newer,
     ),
     "registry": Fault("Stop the registry, and start it again.", {}, _stops, _starts, False),
-    "backup": Fault("Copy the registry.", {}, _backed_up, None, False),
+    "backup": Fault("Copy the registry.", {}, lambda cloud, _node, _given: cloud.own.backup(f"{cloud.root}/{BACKUP}"), None, False),
     "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False),
 }
 
@@ -282,17 +281,17 @@ class Faults:
         if (name, node) not in self._now or self._now[name, node][0] != number or ends is None:
             return
         del self._now[name, node]
-        off = node in self._cloud.off
+        off = self._cloud.off.get(node)
         try:
             ends(self._cloud, node)
         except NetcommonError as error:
             self._note(f"{name} of {self._name(node)} cannot end: {error}")
             return
         self._note(f"{name} of {self._name(node)} is over")
-        if off and node in self._cloud.nodes:  # what does not go with the power is there after the boot
+        if off is not None and node in self._cloud.nodes:  # what does not go with the power is there after the boot
             for other, where in sorted(self._now):
-                if where == node and FAULTS[other].stays:
-                    FAULTS[other].begins(self._cloud, node, self._now[other, node][1])
+                if where == node and FAULTS[other].stays and (rest := FAULTS[other].rest(off, self._now[other, node][1])) is not None:
+                    FAULTS[other].begins(self._cloud, node, rest)
 
     def _name(self, node: str) -> str:
         machine = self._cloud.nodes.get(node) or self._cloud.off.get(node)

@@ -42,6 +42,7 @@ def mend(cloud: MockCloud, note: Callable[[str], None]) -> None:
     if cloud.restored:
         _again(cloud, instances, note)
         cloud.restored = False
+        cloud.lost.clear()
     for placed in instances.all()[0]:
         vm = placed.vm
         if vm.state in ("making", "deleting"):
@@ -72,8 +73,13 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
             _tried(cloud, f"NIC {uuid} is no instance's: deleted", note, gone)
     known = {item["nic"]["uuid"]: item["nic"] for item in client.all("nics", belongs="instance")}
     for uuid, each in has.items():
-        if uuid not in known:
-            made = partial(client.change, "POST", "nics", _body(each))
+        if uuid in known:
+            wanted = {"index": each.nic.index, **_since(cloud, uuid)}
+            if fields := {name: value for name, value in wanted.items() if known[uuid][name] != value}:
+                changed = partial(client.change, "PATCH", f"nics/{uuid}", fields)
+                _tried(cloud, f"NIC {uuid} is an older one in the registry: {', '.join(fields)} set again", note, changed)
+        else:
+            made = partial(client.change, "POST", "nics", _body(each) | _since(cloud, uuid))
             if not _tried(cloud, f"NIC {uuid} is not in the registry: made anew", note, made):  # somebody else has its address by now
                 _tried(cloud, f"{each.nic.instance} cannot be as it was: deleted", note, partial(instances.delete, each.nic.instance))
 
@@ -106,7 +112,16 @@ def _made(cloud: MockCloud, client: Asker, place: str, uuid: str, body: dict[str
 
 def _body(interface: Interface) -> dict[str, object]:
     said = write(interface.nic)
-    return {"cluster": CLUSTER, **{name: said[name] for name in KEPT if said.get(name)}}
+    return {"cluster": CLUSTER, **{name: said[name] for name in KEPT if said.get(name) or name == "index"}}
+
+
+def _since(cloud: MockCloud, uuid: str) -> dict[str, object]:
+    """Give what an operator has set of a NIC since its guest was started, as the registry had it that was replaced."""
+    lost = cloud.lost.get(uuid)
+    if lost is None:
+        return {}
+    options = [each for each in lost["options"] if not each["until"] or each["until"] > cloud.registry.now]
+    return {"tags": lost["tags"], "options": options}
 
 
 def _tried(cloud: MockCloud, text: str, note: Callable[[str], None], work: Callable[[], object]) -> bool:

@@ -13,6 +13,7 @@ from netcommon.operations.base import OURS
 from netcommon.operations.link import down_mark
 from netcommon.scripts.site import HOOKS
 from runtime.errors import Interrupted, NetcommonError, SettingsInvalid
+from runtime.folder import Folder
 from runtime.locks import Locks
 from runtime.record import REVERTING, from_json
 from runtime.store import Store
@@ -62,13 +63,14 @@ PRE, POST = "pre", "post"
 class Clock(NamedTuple):
     """Sources of time: ``now`` is monotonic seconds, ``wall`` seconds since the epoch, ``sleep`` waits for seconds.
 
-    ``cpu``: the seconds of CPU that the calling thread has used.
+    ``cpu``: the seconds of CPU that the calling thread has used. ``modified``: when a file in a folder was last written, by ``wall``.
     """
 
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     cpu: Callable[[], float] = time.thread_time
+    modified: Callable[[Folder, str], float] = Folder.modified
 
 
 class Node(NamedTuple):

@@ -170,9 +170,9 @@ def remove(node: Node, thing: Owned, again: inventory.Records, call: Call) -> st
 
 def tidy(node: Node) -> None:
     """Removes what killed processes left among our own files: temporary files, claims and links of records that do not exist."""
-    node.store.clean_temporary(node.clock.wall())  # before the folders they lie in are looked at
+    node.store.clean_temporary(node.clock.wall(), modified=node.clock.modified)  # before the folders they lie in are looked at
     node.store.owners.sweep()
-    node.store.clean_links(node.clock.wall())
+    node.store.clean_links(node.clock.wall(), modified=node.clock.modified)
 
 
 def collect_instance(node: Node, instance: str, call: Call) -> list[Found]:

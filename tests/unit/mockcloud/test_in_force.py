@@ -22,6 +22,8 @@ from mockcloud.sysinfo import node_uuid
 from netcommon.features.base import Part
 from netcommon.host.api.datapath import ANYCAST, LOCAL
 from netcommon.host.api.facts import AF_INET, AF_INET6, Route
+from netcommon.operations.guard import rules as guard_rules
+from netcommon.operations.rate import Police, Shaper
 from netcommon.operations.route import GuestRoute
 from runtime.errors import HostRefused, NicInvalid
 from tests.support.killing_steps import opened
@@ -73,9 +75,25 @@ def elsewhere(nic: Any, _addresses: object) -> list[GuestRoute]:
     return [GuestRoute(AF_INET, "203.0.113.7/32", nic.link, nic.interface)]
 
 
+def another(nic: Any, settings: Any, options: Any) -> Part:
+    return GUARD(nic._replace(mac="02:00:00:00:00:99", ip="203.0.113.99"), settings, options)
+
+
+def everything(*_given: object) -> tuple[str, ...]:
+    return guard_rules.FLAGS
+
+
+def in_main(nic: Any, addresses: Any) -> list[GuestRoute]:
+    return ROUTES(nic._replace(link=""), addresses)
+
+
+GUARD, ROUTES = guard.plan, routed._routes
 #: What is planted: the module, its function, what stands for that, and what is said then.
 PLANTED: dict[str, tuple[object, str, Callable[..., Any], tuple[str, ...]]] = {
     "guard": (guard, "plan", nothing, ("spoof_guard = true is wanted, and not there",)),
+    "guard of another": (guard, "plan", another, ("its guard knows another MAC", "its guard knows other addresses of ipv4")),
+    "guard that is none": (guard, "_free", everything, ("its guard says free-mac", "its guard says free-dhcp")),
+    "another table": (routed, "_routes", in_main, ("192.0.2.2/32 is not routed to it",)),
     "rate": (rate, "plan", nothing, ("rate_in = 8mbit is wanted, and not there", "rate_out = 4mbit is wanted, and not there")),
     "firewall": (firewall, "plan", nothing, ("firewall = limited is wanted, and not there",)),
     "routes": (
@@ -95,6 +113,17 @@ def test_what_is_left_out_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPa
     found = wrong(cloud)
     for each in says:
         assert any(text.endswith(each) for text in found), found
+
+
+def test_what_is_wanted_no_more_and_is_there_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(cloud)
+    for each in (Shaper, Police):
+        monkeypatch.setattr(each, "revert", lambda *_given: [])
+    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "", "rate_out": ""}})
+    assert [text.partition(": ")[2] for text in wrong(cloud)] == [
+        "rate_in = none is wanted, and something is there",
+        "rate_out = none is wanted, and something is there",
+    ]
 
 
 def test_an_address_of_ipv6_that_is_routed_on_two_nodes_is_seen(cloud: MockCloud) -> None:

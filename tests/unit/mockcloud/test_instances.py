@@ -12,9 +12,12 @@ import pytest
 from mockcloud import stored
 from mockcloud.cloud import MockCloud
 from mockcloud.hypervisor import HookFailed
+from mockcloud.instances.side import Side
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
 from mockcloud.invariants import fitting as wrong
+from mockcloud.invariants import settled
 from mockcloud.sysinfo import node_uuid
+from runtime.folder import TEMPORARY
 from tests.support.killing_steps import Killed, everywhere, killed, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
@@ -272,6 +275,30 @@ def test_a_node_goes_with_its_instances(run: Mockcloud) -> None:
         assert {each["nic"]["instance"] for each in cloud.registry.client().all("nics", belongs="instance")} == {"web2"}
 
 
+def test_a_node_whose_instance_somebody_has_edited_leaves_none_of_its_nics(cloud: MockCloud) -> None:
+    Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.5"}, {"network": "blue"}])
+    Instances(cloud).create("web2", FIRST, [{"network": "blue"}])
+    Instances(cloud).create("web3", SECOND, [{"network": "blue"}])
+    Path(cloud.root, "servers", FIRST, "vms", f"{stored.vm_uuid('web1')}.json").write_text("{")
+    cloud.delete([FIRST])
+    assert [each["nic"]["instance"] for each in cloud.registry.client().all("nics", belongs="instance")] == ["web3"]
+
+
+def test_a_nic_that_an_instance_of_the_name_has_left_is_made_anew(cloud: MockCloud) -> None:
+    Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.5"}])
+    cloud.vms.forget(FIRST, stored.vm_uuid("web1"))
+    made = Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.77"}])
+    assert [each.nic.ip for each in made.vm.interfaces] == ["192.0.2.77"]
+
+
+def test_a_node_is_made_at_once_under_the_number_of_one_that_was_deleted(cloud: MockCloud) -> None:
+    """What that one has reported is removed with time: the registry refuses to know another one of the number before."""
+    Instances(cloud).create("web1", SECOND, [{"network": "blue"}])
+    Instances(cloud).start("web1")
+    cloud.delete([SECOND])
+    assert cloud.count(2).nodes == 2
+
+
 # -- what is refused
 
 
@@ -512,11 +539,11 @@ KILLED: dict[str, tuple[tuple[Work, ...], Work]] = {
     "delete": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: _if_there(i, i.delete)),
     "plug": (
         (lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")),
-        lambda i: len(i.find("web1").vm.interfaces) > 2 or i.plug("web1", {"network": "blue"}),
+        lambda i: i.plug("web1", {"network": "blue"}),
     ),
     "unplug": (
         (lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")),
-        lambda i: len(i.find("web1").vm.interfaces) < 2 or i.unplug("web1", 0),
+        lambda i: i.unplug("web1", 0),
     ),
     "update": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.update("web1", 0, {"link": "br1"}, ["a"])),
     "change": ((lambda i: i.create("web1", FIRST, TWO), lambda i: i.start("web1")), lambda i: i.change("web1", 0, {"rate_in": "8mbit"})),
@@ -564,6 +591,41 @@ def test_a_task_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.M
     assert everywhere(tmp_path, monkeypatch, begin, lambda cloud: work(Instances(cloud)), picture) >= 2
 
 
+@pytest.mark.parametrize("done", ["the same again", "something else"])
+@pytest.mark.parametrize(("task", "left"), [("plug", [0, 1, 2]), ("unplug", [1])])
+def test_a_nic_that_was_begun_when_the_task_was_killed_is_no_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, left: list[int], done: str
+) -> None:
+    """Kill it when the instance's file is written, and the registry has the old indices still."""
+    work: Work = (lambda i: i.plug("web1", {"network": "blue"})) if task == "plug" else (lambda i: i.unplug("web1", 0))
+
+    def ends(*_given: object) -> None:
+        raise Killed
+
+    with opened(tmp_path / "cloud") as cloud:
+        prepare(cloud)
+        Instances(cloud).create("web1", FIRST, TWO)
+        Instances(cloud).start("web1")
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(*((Instances, "_after", ends) if task == "plug" else (Side, "patch", ends)))
+            work(Instances(cloud))
+    with opened(tmp_path / "cloud") as cloud:
+        if done == "the same again":
+            work(Instances(cloud))
+        else:
+            Instances(cloud).stop("web1")
+        nics = Instances(cloud).find("web1").vm.interfaces
+        assert [each.nic.uuid for each in nics] == [stored.nic_uuid("web1", number) for number in left]
+        cloud.ready([FIRST, SECOND], 5.0)
+        assert wrong(cloud) == []
+        Instances(cloud).unplug("web1", 0)
+        Instances(cloud).plug("web1", {"network": "blue"})
+        work(Instances(cloud))
+        assert len(Instances(cloud).find("web1").vm.interfaces) == len(left) + (1 if task == "plug" else -1), (
+            "what was done is not begun any more"
+        )
+
+
 # -- all together
 
 
@@ -599,6 +661,23 @@ def test_many_nodes_and_instances(tmp_path: Path) -> None:
         cloud.ready(nodes, 10.0)
         cloud.scheduler.passes(30.0)
         assert wrong(cloud) == [], "another process goes on with them"
+
+
+def test_an_agent_tidies_what_killed_processes_have_left(tmp_path: Path) -> None:
+    """The files bear this machine's date, which is years ahead of the node's, and its clock stands still meanwhile."""
+    run = tmp_path / "servers" / FIRST / "run/netcommon"
+    left = [f"{path} on mock1 is left" for path in (run / "devices/tap77", run / "nics" / f"{TEMPORARY}1-0")]
+    with opened(tmp_path) as cloud:
+        prepare(cloud)
+        Instances(cloud).create("web1", FIRST, TWO)
+        Instances(cloud).start("web1")
+    (run / "nics" / f"{TEMPORARY}1-0").touch()
+    (run / "devices/tap77").symlink_to(f"../nics/{stored.nic_uuid('web1', 7)}.json")
+    with opened(tmp_path) as cloud:
+        cloud.ready([FIRST, SECOND], 5.0)
+        assert [text for text in settled(cloud) if text.endswith("is left")] == left, "a process that lives may be at work with it"
+        cloud.scheduler.passes(700.0)
+        assert settled(cloud) == []
 
 
 @pytest.mark.parametrize("harm", ["record", "report", "device", "tap", "process", "claim"])

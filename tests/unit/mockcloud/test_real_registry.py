@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -162,6 +163,14 @@ def test_a_service_is_one_clouds_alone(cloud: MockCloud, registry: Registry, tmp
         with pytest.raises(HostRefused, match="the registry's network mock-admin is of another mock cloud"):
             MockCloud(str(tmp_path / "another"), service=str(registry.socket))
     assert len(cloud.list()) == NODES and not (tmp_path / "another/servers").exists()
+
+
+def test_a_copy_of_a_cloud_is_another_one(cloud: MockCloud, registry: Registry, tmp_path: Path) -> None:
+    """It would take the nodes of the one that it is a copy of for its own, and delete them."""
+    shutil.copytree(cloud.root, tmp_path / "copy", symlinks=True)
+    with pytest.raises(HostRefused, match="is of another mock cloud, or of another folder"):
+        MockCloud(str(tmp_path / "copy"))
+    assert len(cloud.list()) == NODES
 
 
 def test_a_cloud_with_a_registry_of_its_own_keeps_it(registry: Registry, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import pytest
 
 from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
 from mockcloud.instances.table import perform
 from mockcloud.instances.tasks import Instances
+from mockcloud.invariants import _values, settled
 from mockcloud.scenarios import running
 from mockcloud.scenarios.faults import Faults
 from mockcloud.scenarios.file import Scenario, Step
@@ -66,6 +70,39 @@ def test_what_matches_nothing_is_said(tmp_path: Path) -> None:
         "stop wbe*: no instance is called so on *",
         "restore of the registry cannot be: there is no copy: backup makes one",
     ]
+
+
+@pytest.mark.parametrize("before", [WEB1, Step("backup")], ids=["an older one", "made anew"])
+def test_a_registry_that_was_restored_is_told_what_an_operator_has_set_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: Step
+) -> None:
+    has: list[object] = []
+
+    def looked(cloud: MockCloud, commits: Commits) -> list[str]:
+        has.extend(
+            (each["nic"]["tags"], _values(each["nic"]["options"])) for each in cloud.registry.client().all("nics", belongs="instance")
+        )
+        return settled(cloud, commits)
+
+    monkeypatch.setattr(running, "settled", looked)
+    change = Step("change", at=5.0, given={"name": "web1", "index": 0, "options": {"rate_in": "8mbit"}})
+    update = Step("update", at=6.0, given={"name": "web1", "add": ["a:b"]})
+    steps = (WEB1, Step("backup", at=4.0)) if before == WEB1 else (before, Step("create", at=1.0, given=WEB1.given))
+    networks = {"blue": {"subnet": "192.0.2.0/24"}}
+    scenario = Scenario(2, settle=60.0, networks=networks, steps=(*steps, change, update, Step("restore", at=10.0)))
+    found = play(scenario, str(tmp_path / "cloud"), 1)
+    assert has == [(["a:b"], {"rate_in": "8mbit"})] and found.violations == (), said(found)
+
+
+def test_a_copy_that_is_damaged_is_refused_and_the_registry_serves_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as cloud:
+        cloud.create(1)
+        faults = Faults(cloud, (notes := list[str]()).append)
+        faults.strike("backup", [], {}, 1.0)
+        (tmp_path / "backup.sqlite").write_bytes((tmp_path / "backup.sqlite").read_bytes()[:5000])
+        faults.strike("restore", [], {}, 1.0)
+        assert "is damaged" in notes[-1] and not cloud.restored
+        assert [each["node"]["name"] for each in cloud.registry.client().all("nodes")] == ["mock1"]
 
 
 # -- for how long
@@ -156,3 +193,23 @@ def test_an_administrator_tells_a_restored_registry_all_that_it_lacks(tmp_path: 
         (network,) = cloud.registry.client().all("networks", name="blue")
         assert network["network"]["gateway"] == "192.0.2.254"
         assert [each.vm.state for each in Instances(cloud).all()[0]] == ["running", "running"]
+
+
+def test_a_hook_that_was_killed_before_the_node_crashed_is_killed_no_second_time(cloud: MockCloud) -> None:
+    """Check that what is left of the fault is there after the boot: nothing, or so many requests."""
+    for mock in (FIRST, SECOND):
+        Instances(cloud).create(f"web-{mock[:4]}", mock, [])
+    faults = Faults(cloud, lambda _text: None)
+    faults.strike("hook", [FIRST, SECOND], {"request": 2}, 600.0)
+    cloud.nodes[FIRST].end_hook(0)  # as it is when it has struck
+    cloud.nodes[SECOND].end_hook(1)  # and when there was one request
+    faults.strike("node", [FIRST, SECOND], {}, 5.0)
+    cloud.scheduler.passes(10.0)
+    assert [cloud.nodes[each].hook_ends for each in (FIRST, SECOND)] == [0, 1]
+
+
+def test_a_node_that_is_deleted_is_in_memory_no_more(cloud: MockCloud) -> None:
+    node = weakref.ref(cloud.nodes[SECOND])
+    cloud.delete([SECOND])
+    gc.collect()
+    assert node() is None and cloud.scheduler._turns, "turns that are due later hold no node"
