@@ -308,12 +308,12 @@ class MockNode:
     @contextmanager
     def deaf(self) -> Iterator[None]:
         """Nothing that happens meanwhile is told. Raises TypeError where the kernel is the running one."""
-        tell = self.host.tell
-        hearers, tell.hearers = tell.hearers, []
+        events = self.host.tell
+        hearers, events.hearers = events.hearers, []
         try:
             yield
         finally:
-            tell.hearers = hearers
+            events.hearers = hearers
 
     def _hook(self, work: Callable[[Node, Call], Outcome], context: str = START) -> Outcome:
         with self.inside:
