@@ -57,7 +57,7 @@ def unsampled(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     for each in cases.values():
         sampled = each[0].get_closest_marker("sampled")
         assert sampled is not None
-        in_machine = -(-len(each) // 2) if slowness() > 1 else 0  # it is emulated, on one core: half of them in a full run
+        in_machine = -(-len(each) // 4) if slowness() > 1 else 0  # it is emulated, on one core: a quarter of them in a full run
         left |= set(each) - set(sample(each, -(-len(each) // int(sampled.args[0])), in_machine))
     return left
 

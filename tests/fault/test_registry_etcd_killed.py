@@ -31,6 +31,7 @@ from tests.support.service_histories import acknowledged, faults, told
 from tests.support.service_writers import NETWORK, NODE, WRITERS
 
 ROUNDS = 200 if FULL else 11
+READS = 180.0  #: seconds for a service to read what eight writers have made by then: tens of thousands of claims and requests
 GOES_ON = 120  #: seconds until something is acknowledged again, on a machine that is busy
 WHILE = 2.0  #: seconds for which a minority is asked
 
@@ -173,7 +174,7 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
         registry = chance.choice(registries)
         registry.kill()
         writers.go_on(5)
-        registry.start()
+        registry.start(READS)
 
     def nothing() -> None:
         """Let a minority be asked for a while: what was sent before may be acknowledged until the first ones are refused."""

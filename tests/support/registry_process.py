@@ -75,12 +75,12 @@ class Registry:
     def argv(self, *words: str) -> list[str]:
         return [str(VENV / "bin/netcommon"), "--root", str(self._root), "registry", *words]
 
-    def start(self) -> None:
-        """Start the service, and wait until it answers."""
+    def start(self, seconds: float = 30) -> None:
+        """Start the service, and wait until it answers: when it has read all that there is."""
         with open(self._root / "log", "ab") as log:
             self._process = subprocess.Popen(self.argv("serve"), stdout=log, stderr=log)
         try:
-            wait_until(self._answers, 30, "the registry answers")
+            wait_until(self._answers, seconds, "the registry answers")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.log()[-2000:]}") from None
 
