@@ -172,7 +172,7 @@ class MockNode:
 
     @property
     def hook_ends(self) -> int:
-        """How many requests of hooks there are until one is killed; 0: none is."""
+        """Count the requests of hooks until one is killed; 0: none is."""
         return self._hook_ends
 
     def kill(self) -> None:

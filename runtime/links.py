@@ -135,7 +135,7 @@ def _clean(
     exists: Callable[[str], bool],
     belongs: Callable[[str, str], bool],
 ) -> list[str]:
-    """Of one folder. ``lasts``: a link to a key stays; ``belongs``: whether the record of a key is at what the link is named for."""
+    """Tidy one folder. ``lasts``: a link to a key stays; ``belongs``: whether the record of a key is at what the link is named for."""
     removed = []
     for name in links.names():
         target = links.target(name)

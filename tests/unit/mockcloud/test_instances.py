@@ -292,7 +292,7 @@ def test_a_nic_that_an_instance_of_the_name_has_left_is_made_anew(cloud: MockClo
 
 
 def test_a_node_is_made_at_once_under_the_number_of_one_that_was_deleted(cloud: MockCloud) -> None:
-    """What that one has reported is removed with time: the registry refuses to know another one of the number before."""
+    """Wait for the registry, which removes what that one has reported with time, and refuses another one of the number before."""
     Instances(cloud).create("web1", SECOND, [{"network": "blue"}])
     Instances(cloud).start("web1")
     cloud.delete([SECOND])

@@ -243,7 +243,7 @@ def test_a_quiet_registry_that_is_started_again_holds_nothing_up(world: World) -
     ids=["ahead", "ahead-from-a-start-on", "back", "back-from-a-start-on", "by-less-than-an-hour"],
 )
 def test_a_service_that_is_started_again_while_nothing_may_end_ends_nothing(world: World, wrong: float, started: bool, away: float) -> None:
-    """What the leader has written by a clock that had jumped was taken for a sign that the clock is right."""
+    """Take nothing that the leader has written by a clock that had jumped for a sign that the clock is right."""
     blue = world.network()
     nic = world.nic(network=blue, allocate=["ipv4"], options=[{"name": "isolated", "value": "yes", "until": world.time + 5000}])
     world.goes(3600)

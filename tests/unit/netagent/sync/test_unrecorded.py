@@ -1,4 +1,4 @@
-"""What only looks gone is neither told as stopped nor removed: lost records, renamed devices, another namespace; and what is left over."""
+"""Tell nothing as stopped, and remove nothing, that only looks gone: lost records, renamed devices, another namespace, what is left over."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def running(agent: Agent, service: Served, number: int = 0) -> None:
 
 @pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
 def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool) -> None:
-    """Of a NIC that was given to its hook alone, and where devices bear no mark, nothing on the node tells any more."""
+    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and devices bear no mark."""
     sim.settings = sim.settings._replace(tap_alias=marked)
     sim.tap("tap1")
     definitions.write(sim.paths, guest(1))

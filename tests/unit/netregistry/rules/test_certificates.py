@@ -342,7 +342,7 @@ def joins(registry: Registry, label: str, role: str, name: str) -> dict[str, Any
 
 @pytest.mark.parametrize("role", ["operator", "importer", "reader"])
 def test_a_join_whose_answer_was_lost_keeps_the_authority_of_the_certificate_before(registry: Registry, authority: str, role: str) -> None:
-    """Who has that goes on with it, and was out when it was retired, without a word before."""
+    """Refuse it while somebody may go on with that one: he was out when it was retired, without a word before."""
     name = GANETI.name if role == "importer" else "ann"
     first = joins(registry, "11111111", role, name)
     add_authority(registry, "bbbbbbbb", cross="PEM")

@@ -110,7 +110,7 @@ def test_what_a_guest_has_still_is_not_released(registry: Registry, who: Identit
 
 
 def test_a_reservation_is_taken_back_of_what_a_guest_has_still(registry: Registry, who: Identity) -> None:
-    """What is free by then is in use all the same, also where it is outside the network's subnets, and would be forgotten at once."""
+    """Keep what a guest uses though it is free by then, also outside the network's subnets, where it would be forgotten at once."""
     plain = registry.network(subnet="", subnet6="2001:db8::/64")
     outside = f"addresses/{plain}/{OLD}"
     web = registry.nic(who, network=plain, ip=OLD, mac="aa:00:00:00:00:01", found=True)

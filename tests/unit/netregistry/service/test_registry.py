@@ -186,7 +186,7 @@ def test_a_service_whose_lease_nobody_can_keep_leads_no_more(world: World, monke
 
 
 def test_who_has_come_by_a_certificate_and_is_given_another_one_has_not_come_by_that(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is noted was of the latest certificate when it was shown, and is written a second later."""
+    """Write a second later what was noted when a certificate was shown, if that is the latest one still."""
     registry, ann = world.registry, Identity("operator", "ann", "tls")
     monkeypatch.setattr(registry.issuer, "has_signed", lambda *_given: True)
 
