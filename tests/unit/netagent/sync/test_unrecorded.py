@@ -1,4 +1,4 @@
-"""Tell nothing as stopped, and remove nothing, that only looks gone: lost records, renamed devices, another namespace, what is left over."""
+"""Tell nothing as stopped, and remove nothing, that only looks gone: lost records, renamed devices, other namespaces, leftovers."""
 
 from __future__ import annotations
 
