@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from netagent.reconcile.keyed_pool import Key
 from netagent.sync import connection, driver, hands
 from netagent.sync.messages import AskNode, Failure
 from netcommon.host.api.host import Answer
@@ -237,7 +236,7 @@ def test_nothing_is_done_for_a_registry_that_the_node_has_left(
         agent.until(lambda: sync.machine.jobs._doing, "a worker is about to")
         asked = list(agent.asked)
         sync.close(0.0)
-        for tell in (sync.lost, sync.changed, lambda: sync.marked(UUIDS[0]), lambda: sync.unworked(Key(driver.LOOK, "survey"), "no")):
+        for tell in (sync.lost, sync.changed, lambda: sync.marked(UUIDS[0]), lambda: sync.unworked(driver.INVENTORY, "no")):
             tell()
         agent.passes(2.0)
         assert agent.asked == asked and sim.picture() == before
