@@ -10,6 +10,7 @@ import pytest
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
+from netcommon.lifecycle import migration
 from runtime import definitions
 from runtime.errors import HostRefused, NetcommonError
 from runtime.nic import Nic
@@ -178,3 +179,24 @@ def test_a_tap_where_a_nic_belongs_keeps_that_one_alone_in_the_registry(agent: A
         agent.until(lambda: UUIDS[0] in agent.alarms.active().get("registry-inventory", ""), "people are told what stays")
         agent.compared()
         assert shown(service, UUIDS[0]), "guest7 may be its tap"
+
+
+@pytest.mark.parametrize("ganetis", [True, False])
+def test_who_is_on_his_way_is_looked_at_again(
+    agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch, ganetis: bool
+) -> None:
+    """The runtime file may come before its folder is watched; a guest of plain QEMU beside Ganeti has none, ever."""
+    conf = Path(sim.paths.kvm_run, "conf")
+    conf.mkdir(parents=True)
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is told")
+        assert state(service) == "incoming"
+        agent.until(lambda: not sync.machine.marks, "nothing is left to be told")
+        if ganetis:
+            (conf / "web1.runtime").write_text("[[], [], {}, []]")
+        else:
+            monkeypatch.setattr(migration, "STARTS", 0.0)
+        sync.coming()
+        agent.until(lambda: state(service) == "running", "it is here")
