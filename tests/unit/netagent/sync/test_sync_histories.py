@@ -22,6 +22,8 @@ from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Gu
 SAMPLE = 150
 HISTORIES = drawn(10_000, 400, 10_000)
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
+PATIENT = 100.0  #: seconds until what a registry takes is told, whatever it refuses
+MOST_SENT = 100  #: requests of reports in that time, at most, of two nodes with eight NICs each that nobody touches any more
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -168,6 +170,13 @@ def refuses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     world.stubborn ^= {uuid}
 
 
+def spurns(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Let the registry refuse what is said of a NIC, or of what there is on a node, or take it again."""
+    what = world.chance.choice([uuid, uuid, uuid, "about"])
+    if world.unwelcome.pop(what, None) is None:
+        world.unwelcome[what] = world.chance.choice(["invalid", "too-large"])
+
+
 def fills(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     node.full = not node.full
 
@@ -191,7 +200,7 @@ ACTIONS = [
     (deletes, 1),
     (fences, 0.5),
 ]
-ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1), (fills, 1), (loses, 1)]
+ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1), (spurns, 1.5), (fills, 1), (loses, 1)]
 
 
 def history(seed: int, acts: int = 40) -> World:
@@ -208,12 +217,34 @@ def history(seed: int, acts: int = 40) -> World:
             node.start()
     if world.registry is None:
         world.open()
+    others_are_told(world)
+    world.unwelcome.clear()
     world.run(QUIET)
     for _ in range(30):  # a comparison may be under way
         if all(node.machine is not None and node.machine.idle for node in world.nodes):
             break
         world.run(1.0)
     return world
+
+
+def others_are_told(world: World) -> None:
+    """Assert that what the registry refuses holds up nothing else: all else is told, and what is refused is not told again and again."""
+    world.run(PATIENT)
+    for node in world.nodes:
+        for uuid in UUIDS:
+            node.mark(uuid)
+    before = world.count.get("Send", 0)
+    world.run(PATIENT)
+    sent = world.count.get("Send", 0) - before
+    assert sent <= MOST_SENT, f"{sent} requests of reports in {PATIENT} s: {world.unwelcome}"
+    assert world.registry is not None
+    for node in world.nodes:
+        for uuid in [uuid for uuid in UUIDS if uuid not in world.unwelcome]:
+            guest, report = node.guests.get(uuid), world.registry.local.view.get(keys.seen(node.uuid, uuid))
+            if guest is not None:
+                assert report is not None and report.state == ("incoming" if guest.incoming else "running"), f"{uuid} is not told"
+            else:
+                assert report is None or report.state == "stopped", f"that {uuid} is not there is not told"
 
 
 def converged(world: World) -> None:
