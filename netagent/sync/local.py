@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from netagent.sync.bare import bare, is_bare
 from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
@@ -26,7 +27,7 @@ from runtime.record import APPLYING, REVERTING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from netcommon.host.api.facts import Link
+    from netagent.sync.bare import Bare
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netregistry.model.node import About
@@ -72,7 +73,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     found: dict[str, Local] = {}
     problems: list[str] = []
     defined: dict[str, Nic] = {}
-    bare: list[str] = []
+    unknown: list[Bare] = []
     try:
         view = node.host.snapshot()
         if not view.links():
@@ -93,10 +94,11 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
-        bare = [] if node.settings.tap_alias else [link.name for link in view.links() if _is_bare(link) and link.index not in devices]
-        there = found.keys() | recorded | lost.keys()
+        nobodys = [] if node.settings.tap_alias else [link for link in view.links() if link.index not in devices]
+        unknown = [bare(view, link) for link in nobodys if is_bare(view, link)]
+        there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
-            if not (uuid in there or nic.interface in bare or node.store.elsewhere(uuid)):
+            if not (uuid in there or nic.interface in held or node.store.elsewhere(uuid)):
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
@@ -104,7 +106,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(bare))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown))
 
 
 def _record(node: Node, uuid: str) -> Record | None:
@@ -130,12 +132,7 @@ def _marks(view: View) -> dict[str, str]:
 def _is_held(node: Node, view: View, nic: Nic) -> bool:
     """Tell whether the device of a defined NIC is in use and on no record, on a node whose devices bear no mark. Raises NetcommonError."""
     link = view.link(nic.interface) if nic.interface and not node.settings.tap_alias else None
-    return link is not None and _is_bare(link) and node.store.by_device(nic.interface) is None
-
-
-def _is_bare(link: Link) -> bool:
-    """Tell whether a tap is in use, and says of nobody's NIC that it is its device."""
-    return link.holders > 0 and not marked(link)
+    return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
 
 
 def _stopped(defined: Nic) -> Local:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from netagent.sync.bare import Bare
     from netregistry.model.nic import Report
     from netregistry.model.node import About
 
@@ -89,13 +90,13 @@ class Looked(NamedTuple):
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
 
-    ``defined``: how many are. ``bare``: taps that are in use and on no record, where devices bear no mark (the setting tap_alias).
+    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, where devices bear no mark (the setting tap_alias).
     """
 
     nics: Mapping[str, Local]
     problem: str = ""
     defined: int = 0
-    bare: tuple[str, ...] = ()
+    bare: tuple[Bare, ...] = ()
 
 
 class Left(NamedTuple):

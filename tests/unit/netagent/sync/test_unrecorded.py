@@ -139,3 +139,42 @@ def test_drift_is_told_beside_what_cannot_be_looked_at(agent: Agent, sim: Sim, s
         sim.host.nftables.flush()
         sync.marked(UUIDS[0])
         agent.until(lambda: {"guard", "guard-table"} <= {*reports(service)[UUIDS[0]]["drift"]}, "what is gone is told")
+
+
+def test_taps_that_cannot_be_a_guest_s_of_it_keep_no_nic_in_the_registry(agent: Agent, sim: Sim, service: Served) -> None:
+    """Where devices bear no mark, any tap in use held all removals back: a VPN's, and a bridge's own in a userspace Open vSwitch."""
+    sim.settings = sim.settings._replace(tap_alias=False)
+    switch, other = sim.host.kernel.named("ovs0"), sim.host.kernel.named("br2")
+    assert switch is not None and switch.holders == 1 and other is not None
+    sim.host.remove_link("tap0")
+    sim.host.add_tap("vpn0", holder=200)
+    sim.host.add_tap("vpn1", holder=200, master=other.index)
+    for number in (0, 1):
+        definitions.write(sim.paths, one(number))
+    with agent.running() as sync:
+        agent.until(lambda: shown(service, UUIDS[0]) and shown(service, UUIDS[1]), "both are known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        definitions.remove(sim.paths, UUIDS[0])
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service, UUIDS[0]) is None, "it is off, and not defined")
+        assert "registry-inventory" not in agent.alarms.active()
+
+
+def test_a_tap_where_a_nic_belongs_keeps_that_one_alone_in_the_registry(agent: Agent, sim: Sim, service: Served) -> None:
+    sim.settings = sim.settings._replace(tap_alias=False)
+    bridge = sim.host.kernel.named("br0")
+    assert bridge is not None
+    sim.host.remove_link("tap0")
+    sim.host.add_tap("guest7", holder=200, master=bridge.index)
+    for number in (0, 1, 2):
+        definitions.write(sim.paths, one(number) if number != 1 else one(1)._replace(link="br2"))
+    with agent.running() as sync:
+        agent.until(lambda: all(shown(service, UUIDS[number]) for number in range(3)), "all are known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        for number in (0, 1):
+            definitions.remove(sim.paths, UUIDS[number])
+            sync.marked(UUIDS[number])
+        agent.until(lambda: shown(service, UUIDS[1]) is None, "nothing in br2 is of nobody")
+        agent.until(lambda: UUIDS[0] in agent.alarms.active().get("registry-inventory", ""), "people are told what stays")
+        agent.compared()
+        assert shown(service, UUIDS[0]), "guest7 may be its tap"
