@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from netagent.sync.bare import bare, is_bare
+from netagent.sync.bare import bare, bears_mark, is_bare
 from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
@@ -94,11 +94,11 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
-        nobodys = [] if node.settings.tap_alias else [link for link in view.links() if link.index not in devices]
-        unknown = [bare(view, link) for link in nobodys if is_bare(view, link)]
+        unknown = [bare(node, view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
         there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
-            if not (uuid in there or nic.interface in held or node.store.elsewhere(uuid)):
+            bare_tap = nic.interface in held and not bears_mark(node, nic.mode)
+            if not (uuid in there or bare_tap or node.store.elsewhere(uuid)):
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
@@ -130,8 +130,8 @@ def _marks(view: View) -> dict[str, str]:
 
 
 def _is_held(node: Node, view: View, nic: Nic) -> bool:
-    """Tell whether the device of a defined NIC is in use and on no record, on a node whose devices bear no mark. Raises NetcommonError."""
-    link = view.link(nic.interface) if nic.interface and not node.settings.tap_alias else None
+    """Tell whether the device of a defined NIC is in use and on no record, and would bear no mark of it. Raises NetcommonError."""
+    link = view.link(nic.interface) if nic.interface and not bears_mark(node, nic.mode) else None
     return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
 
 

@@ -90,7 +90,7 @@ class Looked(NamedTuple):
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
 
-    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, where devices bear no mark (the setting tap_alias).
+    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, of those whose devices bear no mark.
     """
 
     nics: Mapping[str, Local]

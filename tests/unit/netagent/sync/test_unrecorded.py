@@ -33,15 +33,16 @@ def running(agent: Agent, service: Served, number: int = 0) -> None:
     agent.until(lambda: shown(service, UUIDS[number]) and state(service, number) == "running", "it is known")
 
 
-@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
-def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool) -> None:
-    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and devices bear no mark."""
+@pytest.mark.parametrize(("marked", "mode"), [(False, "bridged"), (True, "bridged"), (False, "ext"), (True, "ext")])
+def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool, mode: str) -> None:
+    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and its device bears no mark."""
     sim.settings = sim.settings._replace(tap_alias=marked)
     sim.tap("tap1")
-    definitions.write(sim.paths, guest(1))
+    definitions.write(sim.paths, guest(1, mode))
+    definitions.write(sim.paths, guest(2))
     with agent.running() as sync:
         for number in (0, 1):
-            sim.up(guest(number))
+            sim.up(guest(number, mode))
             sync.marked(UUIDS[number])
             running(agent, service, number)
         agent.until(lambda: sync.machine.idle, "nothing is left")
@@ -55,9 +56,29 @@ def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
 
 
-def guest(number: int) -> Nic:
+def test_taps_of_others_hold_back_none_whose_device_would_bear_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
+    """A tap without a mark may be of a NIC of mode ext alone, where devices bear one."""
+    sim.tap("tap7")
+    sim.tap("tap1")
+    definitions.write(sim.paths, guest(2))
+    with agent.running() as sync:
+        for number, mode in ((0, "bridged"), (1, "ext")):
+            sim.up(guest(number, mode))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        for number, mode in ((0, "bridged"), (1, "ext")):
+            sim.down(guest(number, mode))
+            sim.host.remove_link(f"tap{number}")
+            sync.marked(UUIDS[number])
+        agent.until(lambda: shown(service, UUIDS[0]) is None, "it is gone")
+        agent.until(lambda: "tap7" in agent.alarms.active().get("registry-inventory", ""), "people are told of the other one")
+        agent.compared()
+        assert shown(service, UUIDS[1]), "tap7 may be its own"
+
+
+def guest(number: int, mode: str = "bridged") -> Nic:
     own = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "INTERFACE_INDEX": str(number)}
-    return nic("bridged", **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
+    return nic(mode, **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
 
 
 def test_a_tap_that_was_renamed_is_its_nic_s_by_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
