@@ -73,6 +73,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     found: dict[str, Local] = {}
     problems: list[str] = []
     defined: dict[str, Nic] = {}
+    kept: set[str] = set()
     unknown: list[Bare] = []
     try:
         view = node.host.snapshot()
@@ -80,6 +81,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append("the kernel lists no network device, not even the loopback")
         nics, wrong = definitions.all_of(node.paths)
         defined = {nic.uuid: nic for nic in nics}
+        kept.update(defined)
         problems += wrong
         recorded: set[str] = set()
         devices: set[int] = set()
@@ -87,6 +89,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             devices.add(record.ifindex)
             left = _ours(node, record) and _is_left(node, view, record)
             recorded.update([] if left else [record.uuid])
+            kept.update([record.uuid] if _ours(node, record) and not left else [])
             if record.moved or left or not _ours(node, record):
                 continue
             try:
@@ -106,7 +109,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept))
 
 
 def _record(node: Node, uuid: str) -> Record | None:

@@ -91,12 +91,14 @@ class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
 
     ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, of those whose devices bear no mark.
+    ``kept``: NICs of which something is here, though nobody can tell how they are, or they are stopped: their definition, a record.
     """
 
     nics: Mapping[str, Local]
     problem: str = ""
     defined: int = 0
     bare: tuple[Bare, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
 class Left(NamedTuple):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync.gone import gone
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
@@ -17,7 +18,7 @@ from runtime.record import REVERTING
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
-from tests.support.sync_agent import Agent, one, reports, shown
+from tests.support.sync_agent import RULES, Agent, one, reports, shown
 
 
 def lost(sim: Sim, number: int) -> None:
@@ -74,6 +75,33 @@ def test_taps_of_others_hold_back_none_whose_device_would_bear_its_mark(agent: A
         agent.until(lambda: "tap7" in agent.alarms.active().get("registry-inventory", ""), "people are told of the other one")
         agent.compared()
         assert shown(service, UUIDS[1]), "tap7 may be its own"
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
+def test_who_is_defined_is_not_gone_though_an_earlier_tap_of_it_is_held(sim: Sim, service: Served, marked: bool) -> None:
+    """A NIC came up on another tap while the first one was held still, and has stopped there: nothing says that it is gone."""
+    sim.settings = sim.settings._replace(tap_alias=marked)
+    sim.tap("tap1")
+    second = nic("bridged", INTERFACE="tap1")
+    for each in (second, one(2)):
+        definitions.write(sim.paths, each)
+    sim.up(one(0))
+    sim.up(second)
+    agent = Agent(sim, service.path, RULES._replace(reap="report"))
+    agent.service = service
+    with agent.running() as sync:
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        sim.down(second)
+        sim.host.remove_link("tap1")
+        assert [record.moved for record in sim.node.store.each([])] == [True]
+        sync.marked(UUIDS[0])
+        if not marked:
+            agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        assert "registry-reaping" not in agent.alarms.active()
+        found = gone(sim.node, NODES[0], service.client())
+        assert (found.items, found.problem) == ((), "")
 
 
 def guest(number: int, mode: str = "bridged") -> Nic:
