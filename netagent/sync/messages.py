@@ -271,11 +271,15 @@ class Retain(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not."""
+    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not.
+
+    ``parts``: also which NICs there are, whosever, of which the disk has only a part of what is wanted.
+    """
 
     key: tuple[str, str]
     nics: Mapping[str, Wanted]
     networks: Mapping[str, str]
+    parts: bool = False
 
 
 class Save(NamedTuple):

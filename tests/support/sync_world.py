@@ -59,6 +59,7 @@ from netregistry.service.registry import Registry
 from netregistry.service.streams import Channel
 from netregistry.stores.base import Batch, Put
 from netregistry.stores.sqlite import SqliteStore
+from runtime.wanted import in_part
 from tests.support.registry import NODES, OPERATOR
 from tests.support.service import Lines
 
@@ -245,6 +246,7 @@ class Node:
         if isinstance(job, Check):
             lost = [("nic", each) for each, wanted in job.nics.items() if self.disk.get(each) != wanted]
             lost += [("network", each) for each, revision in job.networks.items() if self.networks.get(each) != revision]
+            lost += [("nic", each) for each, there in self.disk.items() if job.parts and there.revision == in_part(there.revision)]
             return Did(job.key, "", left=tuple(map(Left, lost)))
         left = []
         if isinstance(job, SetNetwork):

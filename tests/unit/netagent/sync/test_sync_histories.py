@@ -15,6 +15,7 @@ from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.request import Call
 from netregistry.state import shown
+from runtime.wanted import in_part
 from tests.support.registry import OPERATOR
 from tests.support.sample import drawn, sample
 from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
@@ -188,6 +189,13 @@ def loses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     node.networks.clear()
 
 
+def ends(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Let a clock that is wrong for a moment end what is kept of a NIC that is not up here."""
+    there = node.disk.get(uuid)
+    if there is not None and uuid not in node.guests:
+        node.disk[uuid] = there._replace(revision=in_part(there.revision), options=())
+
+
 ACTIONS = [
     (starts, 8),
     (stops, 4),
@@ -200,7 +208,18 @@ ACTIONS = [
     (deletes, 1),
     (fences, 0.5),
 ]
-ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1), (spurns, 1.5), (fills, 1), (loses, 1)]
+ACTIONS += [
+    (dies, 1),
+    (goes, 1),
+    (copies, 0.5),
+    (restores, 0.5),
+    (troubles, 1),
+    (refuses, 1),
+    (spurns, 1.5),
+    (fills, 1),
+    (loses, 1),
+    (ends, 1),
+]
 
 
 def history(seed: int, acts: int = 40) -> World:
