@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from netagent.sync.bare import bare, is_bare
+from netagent.sync.bare import bare, bears_mark, is_bare
 from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
@@ -73,6 +73,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     found: dict[str, Local] = {}
     problems: list[str] = []
     defined: dict[str, Nic] = {}
+    kept: set[str] = set()
     unknown: list[Bare] = []
     try:
         view = node.host.snapshot()
@@ -80,6 +81,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append("the kernel lists no network device, not even the loopback")
         nics, wrong = definitions.all_of(node.paths)
         defined = {nic.uuid: nic for nic in nics}
+        kept.update(defined)
         problems += wrong
         recorded: set[str] = set()
         devices: set[int] = set()
@@ -87,6 +89,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             devices.add(record.ifindex)
             left = _ours(node, record) and _is_left(node, view, record)
             recorded.update([] if left else [record.uuid])
+            kept.update([record.uuid] if _ours(node, record) and not left else [])
             if record.moved or left or not _ours(node, record):
                 continue
             try:
@@ -94,11 +97,11 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
-        nobodys = [] if node.settings.tap_alias else [link for link in view.links() if link.index not in devices]
-        unknown = [bare(view, link) for link in nobodys if is_bare(view, link)]
+        unknown = [bare(node, view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
         there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
-            if not (uuid in there or nic.interface in held or node.store.elsewhere(uuid)):
+            bare_tap = nic.interface in held and not bears_mark(node, nic.mode)
+            if not (uuid in there or bare_tap or node.store.elsewhere(uuid)):
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
@@ -106,7 +109,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept))
 
 
 def _record(node: Node, uuid: str) -> Record | None:
@@ -130,8 +133,8 @@ def _marks(view: View) -> dict[str, str]:
 
 
 def _is_held(node: Node, view: View, nic: Nic) -> bool:
-    """Tell whether the device of a defined NIC is in use and on no record, on a node whose devices bear no mark. Raises NetcommonError."""
-    link = view.link(nic.interface) if nic.interface and not node.settings.tap_alias else None
+    """Tell whether the device of a defined NIC is in use and on no record, and would bear no mark of it. Raises NetcommonError."""
+    link = view.link(nic.interface) if nic.interface and not bears_mark(node, nic.mode) else None
     return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
 
 

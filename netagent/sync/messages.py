@@ -90,13 +90,15 @@ class Looked(NamedTuple):
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
 
-    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, where devices bear no mark (the setting tap_alias).
+    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, of those whose devices bear no mark.
+    ``kept``: NICs of which something is here, though nobody can tell how they are, or they are stopped: their definition, a record.
     """
 
     nics: Mapping[str, Local]
     problem: str = ""
     defined: int = 0
     bare: tuple[Bare, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
 class Left(NamedTuple):
@@ -269,11 +271,15 @@ class Retain(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not."""
+    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not.
+
+    ``parts``: also which NICs there are, whosever, of which the disk has only a part of what is wanted.
+    """
 
     key: tuple[str, str]
     nics: Mapping[str, Wanted]
     networks: Mapping[str, str]
+    parts: bool = False
 
 
 class Save(NamedTuple):

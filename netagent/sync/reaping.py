@@ -54,7 +54,7 @@ def found(
     """Compare. ``told``: what the registry has from us; ``reported``, ``mastered``: its NICs that we have reported, that are ours."""
     if survey.problem:
         return Found(problem=f"the inventory is not complete: {survey.problem}")
-    here = survey.nics
+    here = survey.nics.keys() | survey.kept
     away = tuple(
         item["nic"]["uuid"]
         for item in reported

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync.gone import gone
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
@@ -18,7 +19,7 @@ from runtime.record import REVERTING
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
-from tests.support.sync_agent import Agent, one, reports, shown
+from tests.support.sync_agent import RULES, Agent, one, reports, shown
 
 
 def lost(sim: Sim, number: int) -> None:
@@ -34,15 +35,16 @@ def running(agent: Agent, service: Served, number: int = 0) -> None:
     agent.until(lambda: shown(service, UUIDS[number]) and state(service, number) == "running", "it is known")
 
 
-@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
-def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool) -> None:
-    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and devices bear no mark."""
+@pytest.mark.parametrize(("marked", "mode"), [(False, "bridged"), (True, "bridged"), (False, "ext"), (True, "ext")])
+def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool, mode: str) -> None:
+    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and its device bears no mark."""
     sim.settings = sim.settings._replace(tap_alias=marked)
     sim.tap("tap1")
-    definitions.write(sim.paths, guest(1))
+    definitions.write(sim.paths, guest(1, mode))
+    definitions.write(sim.paths, guest(2))
     with agent.running() as sync:
         for number in (0, 1):
-            sim.up(guest(number))
+            sim.up(guest(number, mode))
             sync.marked(UUIDS[number])
             running(agent, service, number)
         agent.until(lambda: sync.machine.idle, "nothing is left")
@@ -56,9 +58,56 @@ def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
 
 
-def guest(number: int) -> Nic:
+def test_taps_of_others_hold_back_none_whose_device_would_bear_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
+    """A tap without a mark may be of a NIC of mode ext alone, where devices bear one."""
+    sim.tap("tap7")
+    sim.tap("tap1")
+    definitions.write(sim.paths, guest(2))
+    with agent.running() as sync:
+        for number, mode in ((0, "bridged"), (1, "ext")):
+            sim.up(guest(number, mode))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        for number, mode in ((0, "bridged"), (1, "ext")):
+            sim.down(guest(number, mode))
+            sim.host.remove_link(f"tap{number}")
+            sync.marked(UUIDS[number])
+        agent.until(lambda: shown(service, UUIDS[0]) is None, "it is gone")
+        agent.until(lambda: "tap7" in agent.alarms.active().get("registry-inventory", ""), "people are told of the other one")
+        agent.compared()
+        assert shown(service, UUIDS[1]), "tap7 may be its own"
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
+def test_who_is_defined_is_not_gone_though_an_earlier_tap_of_it_is_held(sim: Sim, service: Served, marked: bool) -> None:
+    """A NIC came up on another tap while the first one was held still, and has stopped there: nothing says that it is gone."""
+    sim.settings = sim.settings._replace(tap_alias=marked)
+    sim.tap("tap1")
+    second = nic("bridged", INTERFACE="tap1")
+    for each in (second, one(2)):
+        definitions.write(sim.paths, each)
+    sim.up(one(0))
+    sim.up(second)
+    agent = Agent(sim, service.path, RULES._replace(reap="report"))
+    agent.service = service
+    with agent.running() as sync:
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        sim.down(second)
+        sim.host.remove_link("tap1")
+        assert [record.moved for record in sim.node.store.each([])] == [True]
+        sync.marked(UUIDS[0])
+        if not marked:
+            agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        assert "registry-reaping" not in agent.alarms.active()
+        found = gone(sim.node, NODES[0], service.client())
+        assert (found.items, found.problem) == ((), "")
+
+
+def guest(number: int, mode: str = "bridged") -> Nic:
     own = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "INTERFACE_INDEX": str(number)}
-    return nic("bridged", **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
+    return nic(mode, **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
 
 
 def test_a_tap_that_was_renamed_is_its_nic_s_by_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
