@@ -249,3 +249,38 @@ def test_who_is_on_his_way_is_looked_at_again(
             monkeypatch.setattr(migration, "STARTS", 0.0)
         sync.coming()
         agent.until(lambda: state(service) == "running", "it is here")
+
+
+def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent, sim: Sim, service: Served) -> None:
+    """What its record tells is told, also where it was changed; what is not there is stopped, and nothing of it goes."""
+    sim.tap("tap1")
+    with agent.running() as sync:
+        for number in (0, 1):
+            definitions.write(sim.paths, one(number))
+            sim.up(one(number))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        found = shown(service)
+        assert found is not None
+        before = found["nic"]
+        file = Path(sim.paths.definitions) / f"{UUIDS[0]}.toml"
+        text = file.read_text()
+        file.write_text(text + "\nrubbish = = 1\n")
+        sync.marked(UUIDS[0])
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+        agent.until(lambda: [each["name"] for each in reports(service)[UUIDS[0]]["options"]] == ["isolated"], "what is in force is told")
+        agent.compared()
+        assert state(service) == "running"
+        sim.down(one(0))
+        sim.host.remove_link("tap0")
+        sync.marked(UUIDS[0])
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        found = shown(service)
+        assert found is not None and {name: found["nic"][name] for name in before if name != "options"} == {
+            name: value for name, value in before.items() if name != "options"
+        }
+        file.write_text(text)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: "registry-inventory" not in agent.alarms.active() and sync.machine.idle, "all is well")
