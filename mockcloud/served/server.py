@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+import traceback
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,12 @@ from mockcloud import nodes
 from mockcloud.instances import table
 from mockcloud.instances.tasks import Instances
 from mockcloud.replaced.scheduler import RealTime
+from mockcloud.scenarios.faults import FAULTS
+from mockcloud.scenarios.striking import struck
 from mockcloud.served.client import SOCKET
 from mockcloud.sysinfo import VIRTUAL
 from netcommon.process.socket_file import OWNER, SocketFile
+from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ TICK = 0.1  #: seconds until time is let pass when nobody asks
 WAITING = 64
 LINES = 10_000  #: of what nodes do by themselves that are kept
 STATUSES = {64: 400, 75: 503}  #: exit status -> of HTTP; others are 409
+UNFORESEEN = 70  #: the exit status of a command with a fault of its own (EX_SOFTWARE, sysexits(3))
 NODE = "X-Node"  #: names the node that a task is for, as the path may
 
 
@@ -65,6 +70,11 @@ class Handler(BaseHTTPRequestHandler):
             title = {400: "a value is wrong", 503: "try again"}.get(status, "refused")
             said = {"type": "about:blank", "title": title, "status": status, "detail": str(error), "exit": error.status}
             said["advice"] = error.advice
+        except Exception as error:  # nobody foresaw it: who asks hears of it, and others are served
+            status, kind = 500, "application/problem+json"
+            said = {"type": "about:blank", "title": "a fault of mockcloud", "status": status, "detail": f"{type(error).__name__}: {error}"}
+            said |= {"exit": UNFORESEEN, "advice": "standard error of mockcloud serve says where"}
+            self.server.fault(error)
         data = json.dumps(said).encode("ascii") + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -109,6 +119,10 @@ class Server(BaseServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Let go of a client that went away; nothing else ends here."""
 
+    def fault(self, error: Exception) -> None:
+        """Say on standard error what nobody foresaw, and where."""
+        traceback.print_exception(error)
+
     def serve(self, now: Callable[[], float] = time.monotonic) -> None:
         """Serve until a signal ends it."""
         scheduler = self._cloud.scheduler
@@ -138,9 +152,10 @@ class Server(BaseServer):
     def look(self, path: str) -> dict[str, Any]:
         """Answer a GET. Raises NicInvalid for a path that there is not."""
         if path == "/":
-            tasks = {name: dict(each.takes) for name, each in _tasks()}
-            whole = {name: dict(takes) for name, (takes, *_) in nodes.TASKS.items()}
-            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": tasks, "nodes": whole}
+            tasks = {name: dict(each.takes) for name, each in table.TASKS.items()}
+            whole = {name: dict(each.takes) for name, each in nodes.TASKS.items()}
+            wrong = {name: [*each.takes] for name, each in FAULTS.items()}
+            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": tasks, "nodes": whole, "faults": wrong}
         if path == "/nodes":
             return nodes.nodes(self._cloud)
         if path == "/instances":
@@ -148,14 +163,19 @@ class Server(BaseServer):
         raise NicInvalid("path", path, "/, /nodes or /instances")
 
     def task(self, path: str, node: str, body: Any) -> dict[str, Any]:
-        """Do a task: POST /nodes, /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}. Raises NicInvalid, NetcommonError."""
+        """Do a task: POST /nodes, /faults, /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}.
+
+        Raises NicInvalid, NetcommonError.
+        """
         words = path.split("/")
         if words == ["", "nodes"]:
             return nodes.perform(self._cloud, *_named(body))
+        if words == ["", "faults"]:
+            return struck(self._cloud, *_named(body))
         if words[1:2] == ["nodes"] and words[3:] == ["tasks"]:
             node = words[2]
         elif words != ["", "tasks"]:
-            raise NicInvalid("path", path, "/nodes, /tasks or /nodes/NODE/tasks")
+            raise NicInvalid("path", path, "/nodes, /faults, /tasks or /nodes/NODE/tasks")
         task, params = _named(body)
         if node:
             self._is_on(node, task, params)
@@ -169,7 +189,7 @@ class Server(BaseServer):
             params.setdefault("node", node)
             where = instances.node(str(params["node"]))
         else:
-            where = instances.find(str(params.get("name", ""))).node
+            where = instances.find(validate.instance(str(params.get("name", "")), "INSTANCE")).node
         if where != uuid:
             raise NicInvalid("node", node, f"the node that {params.get('name', '')} is on")
 
@@ -180,7 +200,3 @@ def _named(body: Any) -> tuple[str, dict[str, Any]]:
         raise NicInvalid("body", json.dumps(body)[:200], 'an object: {"task": NAME, "params": {...}}')
     task = body["task"]
     return task if isinstance(task, str) else json.dumps(task), body.get("params", {})
-
-
-def _tasks() -> list[tuple[str, table.Task]]:
-    return list(table.TASKS.items())
