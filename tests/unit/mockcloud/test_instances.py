@@ -15,6 +15,7 @@ from mockcloud.hypervisor import HookFailed
 from mockcloud.instances.tasks import SECONDS, Instances, NotShown
 from mockcloud.invariants import fitting as wrong
 from mockcloud.sysinfo import node_uuid
+from tests.support import mock_nodes
 from tests.support.killing_steps import Killed, everywhere, killed, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
@@ -490,12 +491,12 @@ def test_another_process_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
         instances.plug("web1", {"network": "blue", "link": "br1"})
         instances.change("web1", 1, {"rate_out": "9mbit"})
         cloud.scheduler.passes(5.0)
-        before, said = cloud.nodes[FIRST].picture(), told(cloud)
+        before, said = mock_nodes.picture(cloud.nodes[FIRST]), told(cloud)
         records = on_record(tmp_path / "cloud")
     with opened(tmp_path / "cloud") as cloud:
         cloud.ready([FIRST], 5.0)
         cloud.scheduler.passes(60.0)
-        assert cloud.nodes[FIRST].picture() == before
+        assert mock_nodes.picture(cloud.nodes[FIRST]) == before
         assert told(cloud) == said
         assert on_record(tmp_path / "cloud") == records
 
