@@ -319,7 +319,7 @@ def test_bad_input_is_refused_and_changes_nothing(run: Mockcloud, words: tuple[s
         (("network", "green", "--subnet", "nonsense"), "subnet is 'nonsense': expected"),
         (("network", "green", "--subnet", "198.51.100.0/24", "--gateway", "192.0.2.1"), "gateway is '192.0.2.1': expected"),
         (("nictags", "mock7"), "NODE='mock7': expected"),
-        (("nictags", "--add", "a\tb"), "TAG='a\\tb': expected"),
+        (("nictags", "--add", "a\tb"), "add='a\\tb': expected"),
     ],
 )
 def test_networks_and_tags_that_are_none_are_refused(run: Mockcloud, words: tuple[str, ...], said: str) -> None:
