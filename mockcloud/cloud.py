@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "mock"  #: that its nodes and instances are of
 VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
+JOINING = 10.0  #: seconds until a node may join whose number another one had
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
@@ -166,12 +167,7 @@ class MockCloud:
         with Folder.make(f"{self.root}/{SERVERS}/{made}"):
             pass
         paths = _paths(self.root, made)
-        try:
-            self.registry.join(made, hostname, paths, CLUSTER)
-        except Problem as refused:
-            if refused.kind != "exists":
-                raise
-            self.registry.remember(made, hostname, paths)  # an earlier call was cut off
+        self._join(made, hostname, paths)
         external = tuple(External(name, self.networks.own(made, hostname, name, self.networks.named(name))) for name in self.external)
         sort = self._sort
         admin = self.networks.own(made, hostname, OWN, ADMINS)
@@ -179,6 +175,21 @@ class MockCloud:
         sysinfo.write(self.root, found)
         self._others()
         return found
+
+    def _join(self, node: str, hostname: str, paths: Paths) -> None:
+        """Let a node join, as soon as what an earlier one of its number had reported is gone. Raises Problem."""
+        end = self.scheduler.now + JOINING
+        while True:
+            try:
+                self.registry.join(node, hostname, paths, CLUSTER)
+                return
+            except Problem as refused:
+                if refused.kind == "exists":
+                    self.registry.remember(node, hostname, paths)  # an earlier call was cut off
+                    return
+                if refused.kind != "busy" or self.scheduler.now >= end:
+                    raise
+            self.scheduler.passes(0.5)
 
     def delete(self, uuids: Iterable[str]) -> None:
         """Delete nodes and the instances on them: agent, folder, and what the registry has of them. Raises Problem."""
