@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -56,6 +57,9 @@ AGAIN, LATEST = 5.0, 60.0
 
 #: An agent that was killed may not have told of the NICs that came up in the last seconds: the one after it does.
 UNTOLD = 5.0
+
+#: Once a comparison has waited so long for what does not answer of NICs of one mode, it leaves the others of that mode out (seconds).
+IN_VAIN = 0.5
 
 #: The longest that one reaping, or adopting, goes on (seconds).
 LONGEST = 300.0
@@ -257,7 +261,8 @@ class Dispatcher:
     def _compare(self, worker: Worker, keys: Mapping[str, float] | None) -> tuple[list[str], list[Entry], bool]:
         """In a worker's thread: which records want a look of their own, what all are like, and whether all could be looked at.
 
-        Where a service does not answer (a frozen switch), the other NICs of that mode do not wait for it too. Raises NetcommonError.
+        Where a service does not answer (a frozen switch), the other NICs of that mode do not wait for it too. What keeps one NIC alone
+        from being looked at, and takes no time, keeps no other one. Raises NetcommonError.
         """
         view = worker.node.host.snapshot()
         view.links()
@@ -265,7 +270,8 @@ class Dispatcher:
         entries: list[Entry] = []
         dropped: list[Dropped] = []
         known: execute.Known = {}
-        mute: set[str] = set()
+        waited = defaultdict[str, float](float)  # seconds in vain, by mode
+        untold = set[str]()
         since = self._told if keys is None else NEVER
         parse = from_json if keys is None else None  # of all of a large node there is nothing to remember
         for key in worker.reconciler.keys() if keys is None else keys:
@@ -275,13 +281,17 @@ class Dispatcher:
             entries.append(entry_of(record))
             if record.monotonic > since and record.state == UP and alive(worker.node, view, record):
                 run_effects.arrived(worker.node, record, worker.log, view)
-            if record.nic.mode in mute:
+            mode, begun = record.nic.mode, self._now()
+            if waited[mode] >= IN_VAIN:
                 continue
             try:
                 wants, counted = worker.reconciler.examine(record, view, known)
-            except NetcommonError as error:
-                worker.log.warning(f"NICs of mode {record.nic.mode} are looked at later: {error}")
-                mute.add(record.nic.mode)
+            except TryAgain as error:
+                waited[mode] += self._now() - begun
+                mute = waited[mode] >= IN_VAIN
+                if mute or str(error) not in untold:
+                    worker.log.warning(f"{f'NICs of mode {mode} are' if mute else f'{record.nic.label} is'} looked at later: {error}")
+                untold.add(str(error))
                 continue
             except Exception as error:  # an extension of the site's: its NIC alone is looked at by itself, where that is told of it
                 tell(worker.log, record.nic.label, error)
@@ -291,7 +301,7 @@ class Dispatcher:
         if keys is None:
             self._told = NEVER
             self._count_dropped(dropped)
-        return wanting, entries, not mute
+        return wanting, entries, not untold
 
     def _look_together(self, worker: Worker, wanting: Sequence[str]) -> dict[str, Result]:
         """In a worker's thread: what became of those that could be mended together; few are sooner done one by one."""
@@ -395,6 +405,8 @@ class Dispatcher:
             tell(self._log, "options that were changed for a while", error)
             return
         if self._end is not None:
+            if self._end.when == first:
+                return
             self._end.cancel()
         self._end = self._loop.at(first, self.end_due) if first < NEVER else None
 

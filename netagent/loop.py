@@ -6,11 +6,14 @@ import os
 import selectors
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
 
 Action = Callable[[], None]
+
+#: So many timers are kept whatever became of them; of more, those that are cancelled go whenever there are twice as many as were left.
+CROWD = 64
 
 
 class Timer:
@@ -68,6 +71,7 @@ class Loop:
         self._clock, self._failed = clock, failed
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []
+        self._crowd = CROWD  # how many timers may be kept
         self._order = count()  # timers of one moment run in the order in which they were set
         self._told: deque[Action] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -92,6 +96,10 @@ class Loop:
 
     def at(self, when: float, action: Action) -> Timer:
         """Runs ``action`` once, at ``when`` of the clock or soon after."""
+        if len(self._timers) >= self._crowd:  # one that is cancelled long before its time would stay until then
+            self._timers = [each for each in self._timers if each[2].action is not None]
+            heapify(self._timers)
+            self._crowd = max(CROWD, 2 * len(self._timers))
         timer = Timer(when, action)
         heappush(self._timers, (when, next(self._order), timer))
         return timer

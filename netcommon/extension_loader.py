@@ -10,7 +10,7 @@ import os
 import sys
 
 from runtime.errors import NetcommonError, SettingsInvalid, escaped
-from runtime.modules import EXTENSIONS
+from runtime.modules import EXTENSIONS, LOADING
 from runtime.modules import load as load_module
 from runtime.trust import distrust_tree
 from runtime.typed import TYPE_CHECKING
@@ -27,15 +27,31 @@ def load(name: str) -> ModuleType:
     """The extension ``name``. Raises SettingsInvalid where the settings do not name it, and where it cannot be used.
 
     Nothing of it is run before every file in its folder was found to be root's alone to write. Once loaded it stays as it is for as long
-    as the process lives.
+    as the process lives. For every thread: whoever asks while another one loads it gets it when it is whole.
     """
     folder = EXTENSIONS.get(name)
     if folder is None:
         raise SettingsInvalid(f"the extension {name} is not in the settings any more: put the table [extensions.{name}] back")
+    while True:
+        if _begun(name, folder):
+            try:
+                return load_module(f"{PACKAGE}.{name}")  # which waits for the thread that is at it, as each import does
+            except KeyError:
+                pass  # it has failed there: here it is said why
+        with LOADING:
+            if not _begun(name, folder):
+                return _loaded(name, folder)
+
+
+def _begun(name: str, folder: str) -> bool:
+    """Tell whether some thread has loaded the extension ``name`` of this folder, or is at it."""
+    found = sys.modules.get(f"{PACKAGE}.{name}")
+    return found is not None and os.path.dirname(found.__file__ or "") in (folder, f"{folder}/{name}")
+
+
+def _loaded(name: str, folder: str) -> ModuleType:
+    """Load the extension ``name``. Raises SettingsInvalid where it cannot be used."""
     full = f"{PACKAGE}.{name}"
-    found = sys.modules.get(full)
-    if found is not None and os.path.dirname(found.__file__ or "") in (folder, f"{folder}/{name}"):
-        return found
     if reason := distrust_tree(folder):
         raise SettingsInvalid(f"the extension {name} is not used: {reason}")
     sys.modules.pop(full, None)

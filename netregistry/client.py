@@ -169,20 +169,15 @@ class Moment:
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
-        self._floor = 0.0  # seconds since the epoch; of what was made before the registry does not know whether it was done
+        self.floor = 0.0  #: seconds since the epoch; of what was made before the registry does not know whether it was done
 
     def __call__(self) -> float:
-        return max(self._wall(), self._floor)
-
-    @property
-    def ahead(self) -> bool:
-        """Tell whether the registry's clock was fast, and the time is not yet there."""
-        return self._floor > self._wall()
+        return max(self._wall(), self.floor)
 
     def learn(self, refused: Problem) -> None:
-        """Take what a refusal says of it."""
+        """Take what a refusal says of it: also that it is an earlier one than was said while the registry's clock was fast."""
         if isinstance(floor := refused.document.get("floor"), int):
-            self._floor = floor // 1000 + 1.0
+            self.floor = floor // 1000 + 1.0
 
 
 class Asker(ABC):
@@ -237,11 +232,11 @@ class Asker(ABC):
         """
         if dry_run:
             query["dry_run"] = True
-        question = Question(method, place, query, body, match, key)
+        question, floor = Question(method, place, query, body, match, key), self._moment.floor
         try:
             return self.ask(question)
         except Problem as refused:
-            if key or refused.kind != "outdated" or not self._moment.ahead:
+            if key or refused.kind != "outdated" or self._moment.floor == floor:
                 raise
         return self.ask(question)  # another request: the first one was not done
 

@@ -47,6 +47,10 @@ EARLY = 300_000  #: milliseconds that the clock of who asks may be fast
 BACK = 86_400_000  #: milliseconds that a request may be old when it comes for the first time: its id is its place in the history
 
 
+def anybody() -> None:
+    """Admit whoever asks: by a socket of root's, or in this process."""
+
+
 class CatchUp(NamedTuple):
     """Let the view take in what has been committed, up to a revision at least; 0: up to the newest that there is."""
 
@@ -156,8 +160,12 @@ class Core:
         floor = self.view.ledger.floor
         return max(self.now(), floor // 1000 + 1.0 if floor else 0.0)
 
-    def answer(self, call: Call, who: Identity) -> Steps:
-        """Answer a request; never raises Refused: a refusal is a response with a problem document."""
+    def answer(self, call: Call, who: Identity, admit: Callable[[], None] = anybody) -> Steps:
+        """Answer a request; never raises Refused: a refusal is a response with a problem document.
+
+        ``admit``: raises Refused where the certificate of who asks counts no more by the view as it is. It is called before each planning:
+        what is committed of that has tested the ledger, which a revocation advances, so nothing is done by a certificate after it.
+        """
         what = asked(call)
         same: tuple[str, ...] = ()
         try:
@@ -165,17 +173,24 @@ class Core:
             same = call.id, what, who.role, who.name
             if same in self._refused:
                 return self._refused[same]
-            return (yield from self._answered(call, who, what))
+            return (yield from self._answered(call, who, what, admit))
         except Invalid as error:
             refused = Refused("invalid", str(error), field=error.field, expected=error.expected)
         except Refused as error:
             refused = error
         response = Response(refused.code, refused.problem())
-        if same and response.status < 500 and not call.dry_run:
+        # a certificate is no part of what is asked: who has another one that counts is to be heard
+        if same and response.status < 500 and not call.dry_run and refused.kind != "certificate":
             self._refused[same] = _short(response)
             if len(self._refused) > REMEMBERED:
                 del self._refused[next(iter(self._refused))]
         return response
+
+    def planned(self, call: Call, who: Identity) -> Draft:
+        """Plan a request by the view as it is, and commit nothing. Raises Refused, Invalid: it would be refused."""
+        draft = Draft(self.view, read(_Identified, {"id": call.id}).id, who, self.now())
+        _planned(draft, call)
+        return draft
 
     def sign_on(self, who: Identity, incarnation: str, seconds: float) -> Generator[Effect, Result, int]:
         """Let a node be alive; give the lease that is to be kept. Raises Refused where another agent has its identity."""
@@ -191,7 +206,7 @@ class Core:
 
     # -- one request
 
-    def _answered(self, call: Call, who: Identity, what: str) -> Steps:
+    def _answered(self, call: Call, who: Identity, what: str, admit: Callable[[], None]) -> Steps:
         try:
             read(_Writer, {"master": masters.identity(who)})
         except Invalid as error:
@@ -200,6 +215,7 @@ class Core:
         if current:
             yield CatchUp()
         for _ in range(ATTEMPTS):
+            admit()
             try:
                 if call.action == "report":
                     commit, done = reported(self.view, call.id, who, call.body, self.now()), Done(200, keys.reports(who.name))
@@ -260,12 +276,12 @@ class Core:
 
         Who asks chooses the id: what he does must not stand where the history is cut next, or far from when he has done it.
         The floor is a time that is not yet where the history was cut while the clock was fast: requests are made behind it until then.
+        Each refusal says it as it is now: who was told another one by a clock that is right again makes the request anew.
         """
-        at = made(call.id)
+        at, floor = made(call.id), max(self.view.ledger.floor, int(self.moment * 1000) - BACK)
         if at > self.moment * 1000 + EARLY:
-            detail = f"the request was made at {local_time(at / 1000)}, which is not yet: set the clocks of both sides"
-            raise Refused("invalid", detail, field="id")
-        floor = max(self.view.ledger.floor, int(self.moment * 1000) - BACK)
+            detail = f"the request was made at {local_time(at / 1000)}, which is not yet: make it anew, or set the clocks of both sides"
+            raise Refused("outdated", detail, id=call.id, floor=floor)
         if at > floor:
             return
         found = cast("Found", (yield Read(keys.history(call.id))))

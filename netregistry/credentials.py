@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.reach import NoAddress, Places, TlsPlace, parsed
-from runtime.errors import HostRefused, RecordTooNew, RecordUnreadable
+from runtime.errors import HostRefused, NetcommonError, RecordTooNew, RecordUnreadable
 from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
 
@@ -170,6 +170,9 @@ def refresh(one: Credentials, asked: Client, now: float) -> Credentials:
             return one  # asked for again later, when it would end later
         folder.write(IDENTITY, (key + certificate).encode("ascii"), sync=True)
         _write(folder, found)
+    with contextlib.suppress(NetcommonError):  # it is kept, and the next one who asks does it
+        asked.close()
+        asked.get("")  # by another connection: the registry knows from then on that this machine has it
     return found
 
 

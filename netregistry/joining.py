@@ -17,7 +17,9 @@ from netregistry.client import Client
 from netregistry.model.certificate import HEX
 from netregistry.reach import Places, TlsPlace, parsed
 from netregistry.roles import HOLDERS
-from runtime.errors import USAGE, HostRefused, NetcommonError, escaped
+from runtime.errors import USAGE, HostRefused, NetcommonError, RecordTooNew, RecordUnreadable, escaped
+from runtime.folder import Folder
+from runtime.jsontext import dumps, versioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from netregistry.credentials import Credentials
 
 SECONDS = 30.0
+#: Below /var/lib/netcommon: the UUID, made for it, under which this machine has begun to join, until a registry has answered.
+BEGUN = "joining.json"
+SCHEMA = 1
 LONGEST = 100 << 10  #: bytes of an answer of whom nobody trusts yet; two authorities take a few thousand
 
 
@@ -80,6 +85,34 @@ def join(
     with Client(places, seconds=SECONDS) as client:
         issued = client.change("POST", "join", body).body
     return credentials.keep(lib, issued, key, urls, token.role, str(node["uuid"]) if node else "")
+
+
+def begin(lib: str, uuid: str) -> None:
+    """Keep under which UUID this machine begins to join, to outlive a power failure. Raises HostRefused."""
+    with Folder.make(lib, sync=True) as folder:
+        folder.write(BEGUN, dumps({"schema": SCHEMA, "uuid": uuid}).encode("ascii") + b"\n", sync=True)
+
+
+def begun(lib: str) -> str:
+    """Give the UUID under which a join has begun that nobody has answered; "" for none. Raises HostRefused."""
+    folder = Folder.find(lib)
+    if folder is None:
+        return ""
+    with folder:
+        try:
+            data = folder.read(BEGUN, credentials.LONGEST)
+            return "" if data is None else str(versioned(data, SCHEMA).get("uuid", ""))
+        except (RecordTooNew, RecordUnreadable):
+            return ""  # then it is who node.json says
+
+
+def over(lib: str) -> None:
+    """Keep no more that a join has begun: it is answered. Raises HostRefused."""
+    folder = Folder.find(lib)
+    if folder is not None:
+        with folder:
+            if folder.remove(BEGUN):
+                folder.flush()
 
 
 def _trusted(urls: Sequence[str], token: Token) -> str:

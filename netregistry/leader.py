@@ -17,6 +17,7 @@ from netregistry.model.codec import Invalid, dump, load
 from netregistry.model.history import Entry, Identity
 from netregistry.model.nic import Report
 from netregistry.model.node import Gone
+from netregistry.refusal import Refused
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
 from netregistry.rules.nodes import SETTLING
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100  #: keys deleted by one commit
 AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of quarantines over, requests come in between
+TRIMMED = 10  #: commits that cut the history
+CLOCK_KEPT = 600.0  #: seconds from one writing of since when the clock has gone without a jump to the next
 EVERY = 60.0  #: seconds from one look at the history's length to the next
 FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
 LONGEST_WAIT = 60.0  #: seconds for which nodes are waited for at most, however the clock is set meanwhile
+MOST_SETTLING = 10_000  #: reports whose time is counted at once; those beyond wait for these
 KEPT = 3600.0  #: seconds for which the store remembers what was overwritten, for watches and listings
 
 
@@ -55,11 +59,15 @@ class Leader:
     def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name
         self._steady = Steady(core.now, passed)
+        self._begun = core.now()
         self._looked = float("-inf")
         self._rest: Rest | None = None
         self._patient = float("-inf")  # until then no node is taken for gone
         self._marks: list[tuple[float, int]] = []  # when the store was at which revision, the oldest first
         self._old, self._floor = 0, 0  # up to which revision all may be forgotten, and is
+        self._settling: dict[
+            tuple[str, float], float
+        ] = {}  # a report that is to be settled, as it says so -> since when that is known here
 
     def elected(self, seconds: float) -> Generator[Effect, Result, int]:
         """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
@@ -69,12 +77,18 @@ class Leader:
 
     def begin(self) -> None:
         """Hold the clock against what is written in the registry."""
-        self._steady.begin(written(self._core.view))
+        view = self._core.view
+        self._steady.begin(written(view), view.get(keys.CLOCK))
 
-    def look(self) -> float:
-        """Look whether the clock has jumped; give by how many seconds, 0 for none. To be done every second or so, whoever leads."""
+    def look(self) -> str:
+        """Look whether the clock has jumped; say so once, "" for no. To be done every second or so, whoever leads."""
         self._steady.look()
         return self._steady.told()
+
+    @property
+    def held(self) -> float:
+        """Give for how many seconds no option or quarantine ends yet, since the clock has jumped; 0: they do."""
+        return self._steady.held(self._core.view.settings.quarantine)
 
     def _wanted(self) -> tuple[str, ...]:
         """Give what there is to be asked for, of what may be done by the clock as it is."""
@@ -103,21 +117,24 @@ class Leader:
 
     def work(self) -> Work:
         """Do all that is due; also where the store takes nothing, let it forget."""
-        refused = None
+        refused: NetcommonError | None = None
         try:
             yield from self.forget()
-        except NetcommonError as error:  # told when the rest is done
+        except NetcommonError as error:  # told when the rest is done, as what else is not done
             refused = error
         began, view = self._core.now(), self._core.view
         latest = self._patient if self._waits() else float("inf")
-        due = yield from self._requests()
+        due, undone = yield from self._requests()
+        refused = refused or undone
         noted = yield from self._noted_or_swept()
-        until = min(self._next_end(view), view.first_end(Report), latest)
+        settled = min(self._settling.values(), default=float("inf")) + SETTLING
+        until = min(self._next_end(view), settled, latest)
         self._rest = None if due or noted else Rest(view, view.revision, began, until)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
-            self._looked = now
-            yield from self._trimmed()
+            yield from self._clock_kept(now)
+            more = yield from self._trimmed()
+            self._looked = float("-inf") if more else now
         if refused is not None:
             raise refused
 
@@ -130,19 +147,25 @@ class Leader:
             until = min(self._floor + FORGOTTEN, self._old)
             self._floor = cast("Forgotten", (yield Compact(until))).floor
 
-    def _requests(self) -> Generator[Effect, Result, bool]:
-        """Ask for what has ended; for so much at a turn that others have theirs. Tell whether anything had."""
+    def _requests(self) -> Generator[Effect, Result, tuple[bool, Refused | None]]:
+        """Ask for what has ended; for so much at a turn that others have theirs. Tell whether anything had.
+
+        What is refused by the rules keeps nothing else waiting, and is told.
+        """
         core, who = self._core, Identity("leader", "", self._name)
+        refused: dict[str, Refused] = {}
         for turn in range(AT_A_TURN):
-            if not (due := self._wanted()):
-                return turn > 0
+            if not (due := [action for action in self._wanted() if action not in refused]):
+                return turn > 0, next(iter(refused.values()), None)
             for action in due:
                 # of one state of the registry there is one such request, whoever makes it
                 request = new_id(core.moment, hash_of(f"{action}/{core.view.epoch}/{core.view.at(keys.LEDGER)}"))
                 response = yield from core.answer(Call(request, action), who)
+                if response.status >= 500:  # by the store, or since others are quicker
+                    return True, next(iter(refused.values()), None)
                 if response.status != 200:
-                    return True
-        return True
+                    refused[action] = Refused("unavailable", f"{action} is refused: {response.body['detail']}")
+        return True, next(iter(refused.values()), None)
 
     def _noted_or_swept(self) -> Generator[Effect, Result, bool]:
         """Note which nodes are gone, and migrations that are over; sweep what is left of forgotten nodes. Tell whether there were any."""
@@ -160,18 +183,24 @@ class Leader:
             return
         for key in tuple(view.all("nodes")):
             node = key.partition("/")[2]
-            if view.alive(node) is None and view.gone(node) is None:
+            if view.node(node) is not None and view.alive(node) is None and view.gone(node) is None:
                 tests = (Expect(keys.alive(node), 0), Expect(keys.gone(node), 0), Expect(key, view.at(key)))
                 yield Commit(tests, (Put(keys.gone(node), dump(Gone(self._core.now()))),))
 
     def _settled(self) -> Iterator[Commit]:
-        """Note that a migration's source has had its time: if its guest still runs there too, that is a conflict from now on."""
+        """Note that a migration's source has had its time: if its guest still runs there too, that is a conflict from now on.
+
+        The time is counted here, from when this leader has first seen the report: it was taken in by another service, perhaps, whose clock
+        may be minutes ahead or behind.
+        """
         view, now = self._core.view, self._core.now()
-        latest = now + SETTLING  # none lasts longer: the clock was fast when it was written
-        for key in (*view.due(Report, now, AT_A_TURN), *view.far(Report, latest, AT_A_TURN)):
-            report: Report = view.get(key)
-            settled = report._replace(came_from="", settles=0.0)
-            yield Commit((Expect(key, view.at(key)),), (Put(key, dump(settled)),))
+        there = [(key, view.get(key).settles) for key in view.due(Report, float("inf"), MOST_SETTLING)]
+        self._settling = {each: min(self._settling.get(each, now), now) for each in there}
+        for (key, settles), since in tuple(self._settling.items()):
+            report: Report | None = view.get(key)  # another service may have taken in another one since
+            if now >= since + SETTLING and report is not None and report.settles == settles:
+                settled = report._replace(came_from="", settles=0.0)
+                yield Commit((Expect(key, view.at(key)),), (Put(key, dump(settled)),))
 
     def _forgotten(self) -> Iterator[Commit]:
         """Sweep what is left of nodes that were forgotten."""
@@ -189,17 +218,29 @@ class Leader:
             for place in range(0, len(found), AT_ONCE):
                 yield Commit((Expect(keys.node(node), 0),), tuple(Delete(key) for key in found[place : place + AT_ONCE]))
 
-    def _trimmed(self) -> Work:
+    def _clock_kept(self, now: float) -> Work:
+        """Write since when the clock has gone without a jump, now and then: a service that is begun anew goes on from there."""
+        view, clock = self._core.view, self._steady.clock
+        there = view.get(keys.CLOCK)
+        seen = there.seen if there is not None else self._begun
+        if clock is not None and not 0 <= now - seen < CLOCK_KEPT and keys.CLOCK not in view.unreadable:
+            result = yield Commit((Expect(keys.CLOCK, view.at(keys.CLOCK)),), (Put(keys.CLOCK, dump(clock)),))
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
+
+    def _trimmed(self) -> Generator[Effect, Result, bool]:
         """Delete the oldest entries of the history: by age and number, and never what a late copy of a request may still ask for.
+
+        There may be a million: so many are deleted at a turn that others have theirs. Tell whether there are more.
 
         How old one is says the time at which it was done; its id, which who asks has chosen, says no more than where it is kept.
         The ledger's floor rises in the same commit: what is not remembered any more is refused from then on.
         """
         core = self._core
-        while True:
+        for _ in range(TRIMMED):
             view, settings, now = core.view, core.view.settings, core.now()
             if keys.LEDGER in view.unreadable:
-                return
+                return False
             some = cast("Some", (yield Oldest("history/", AT_ONCE)))
             ledger, excess = view.ledger, view.ledger.kept - settings.history_entries
             oldest = (now - settings.history_seconds) * 1000 if self._steady.forgets else float("-inf")
@@ -212,12 +253,13 @@ class Leader:
                 cut.append(key)
                 ledger = ledger._replace(kept=ledger.kept - 1, floor=max(ledger.floor, at))
             if not cut:
-                return
+                return False
             advanced = Put(keys.LEDGER, dump(ledger))
             result = yield Commit((Expect(keys.LEDGER, view.at(keys.LEDGER)),), (advanced, *map(Delete, cut)))
             if not isinstance(result, Committed):
-                return
+                return True
             yield CatchUp(result.revision)
+        return True
 
     def _noted(self) -> None:
         """Note what was overwritten a while ago: the store may forget it."""

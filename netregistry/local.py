@@ -24,6 +24,7 @@ from netregistry.core import (
     Read,
     Some,
     Unanswered,
+    anybody,
 )
 from netregistry.draft import Commit
 from netregistry.leader import Leader
@@ -76,9 +77,9 @@ class Local:
     def view(self) -> View:
         return self.core.view
 
-    def answer(self, call: Call, who: Identity) -> Response:
-        """Answer a request. Raises Unavailable where the store cannot be used."""
-        return self.run(self.core.answer(call, who))
+    def answer(self, call: Call, who: Identity, admit: Callable[[], None] = anybody) -> Response:
+        """Answer a request (Core.answer). Raises Unavailable where the store cannot be used."""
+        return self.run(self.core.answer(call, who, admit))
 
     def sign_on(self, who: Identity, incarnation: str, seconds: float) -> int:
         """Let a node be alive; give the lease that is to be kept (Store.keep). Raises Refused, Unavailable."""

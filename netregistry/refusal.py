@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "in-use": (409, "In use"),
     "fenced": (409, "Another configuration of this cluster is imported"),
     "twin": (409, "Another one says to be the same node"),
-    "outdated": (409, "Too late: the request was made too long ago"),
+    "outdated": (409, "Not in time: the request was made too long ago, or at a time that is not yet"),
     "compacted": (410, "Not remembered so far back"),
     "stale": (412, "Changed since"),
     "epoch": (412, "Of another epoch"),

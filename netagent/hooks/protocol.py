@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from netagent.hooks import site_scripts
 from netcommon.doors import kvm
 from netcommon.doors.call import OVERTIME
 from netcommon.options.model import COMMUNICATION
-from netcommon.scripts.kvm_ifup_os import own_script
-from netcommon.scripts.site import GUARD, HOOKS, order
+from netcommon.scripts.site import GUARD
 from netcommon.settings.load import load
 from netcommon.settings.model import Settings
 from runtime.errors import SettingsInvalid
@@ -90,10 +90,7 @@ def handed_back(given: Given, settings: Settings, paths: Paths) -> str:
     named = given.environ.get("INTERFACE", ""), *(word.removeprefix("b'") for word in given.argv[:1])
     if any(name.startswith(COMMUNICATION) for name in named):
         return COMMUNICATING
-    found = order(paths, settings, HOOKS)
-    if found.up or found.down or own_script(paths, HOOKS):
-        return SCRIPTS
-    return ""
+    return SCRIPTS if site_scripts.possible(paths, settings) else ""
 
 
 def unwritable(settings: Settings) -> list[str]:
@@ -111,7 +108,7 @@ class Latest:
 
     def __init__(self, paths: Paths, wall: Callable[[], float]) -> None:
         self._paths, self._wall = paths, wall
-        self._seen: tuple[tuple[int, ...], Settings | None, str] = ((-1,), None, "")
+        self._seen: tuple[tuple[int, ...], Settings | None] = ((-1,), None)
 
     def get(self) -> tuple[Settings | None, str]:
         """They, None where the file is broken; and why calls under them are handed back, "" if they need not be."""
@@ -122,13 +119,15 @@ class Latest:
             mark: tuple[int, ...] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         except OSError as error:
             mark = (error.errno or 0,)
-        seen, settings, why = self._seen
+        seen, settings = self._seen
         if mark != seen:
             try:
                 found = load(self._paths)
                 settings = settings if found == settings else found  # nothing is opened anew for the same
-                why = FOLDERS if unwritable(found) else ""
             except SettingsInvalid:
-                settings, why = None, SETTINGS
-            self._seen = mark if self._wall() - changed > SETTLED else (-1,), settings, why
-        return settings, why
+                settings = None
+            known = self._wall() - changed > SETTLED and (settings is not None or len(mark) > 1)  # what is not there may be behind a link
+            self._seen = mark if known else (-1,), settings
+        if settings is None:
+            return None, SETTINGS
+        return settings, FOLDERS if unwritable(settings) else ""  # folders come and go while the file stays

@@ -34,6 +34,7 @@ class Kept:
         if node is not None and settings is node.settings:
             if not node.store.stands():
                 node.store.close()  # it opens what is there now
+            node.host.begin()
             return node
         self.close()
         self._node = self._open_node(settings)

@@ -176,7 +176,7 @@ def _drift(node: Node, view: View, record: Record) -> tuple[str, ...]:
     if not alive(node, view, record):
         return ()
     try:
-        return tuple(sorted({operation.KIND for operation, _text in execute.drift(view, execute.decode(record)[0])}))[:MOST]
+        return tuple(sorted({operation.KIND for operation, _text in execute.drift(view, execute.decode(record)[0], strict=True)}))[:MOST]
     except NetcommonError:
         return ()
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from netregistry.model.nic import Report
     from netregistry.model.node import About
 
-# -- what is known
-
 
 class Option(NamedTuple):
     """One option that the registry's operator has set. ``until``: seconds since the epoch, 0 for good."""
@@ -63,9 +61,6 @@ class Failure(NamedTuple):
     kind: str
     text: str
     lie: bool = False
-
-
-# -- what happens on the node
 
 
 class Marked(NamedTuple):

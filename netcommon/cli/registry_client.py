@@ -18,7 +18,9 @@ from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.moment import local_time
 
 Item = dict[str, Any]
-TIMES = frozenset(("came", "freed", "joined", "made", "reported", "since", "time", "until"))  #: fields that are seconds since the epoch
+TIMES = frozenset(
+    ("came", "freed", "joined", "made", "reported", "settles", "since", "time", "until")
+)  #: fields that are seconds since the epoch
 DAILY = 86400.0
 
 

@@ -67,7 +67,7 @@ def check(node: Node, view: View, record: Record, known: execute.Known | None = 
     operations, unknown = execute.decode(record.before or record)
     there = alive(node, view, record)
     looked_after = [operation for operation in operations if execute.looked_after(node, operation)]
-    drift = drift_of(node, view, record, looked_after, known) if there else []
+    drift = drift_of(node, view, record, looked_after, known, strict=True) if there else []
     kinds = tuple(str(stored.get("kind")) for stored in unknown)
     later = owed(node, record)
     if there and arrived(node, record):

@@ -463,38 +463,38 @@ def _sharer(node: Node, operation: Operation, key: str, record_key: str) -> list
         except RecordTooNew:
             return [other]
         now = record is None or record.boot == node.identity.boot
-        if now and (record is None or any(_same(operation, theirs) and key in theirs.shared() for theirs in decode(record)[0])):
+        wanted = operation.KIND, operation.identity()
+        if now and (record is None or any((one.KIND, one.identity()) == wanted and key in one.shared() for one in decode(record)[0])):
             return [other]
     return []
 
 
-def _same(operation: Operation, theirs: Operation) -> bool:
-    return theirs.KIND == operation.KIND and theirs.identity() == operation.identity()
-
-
-def drift(view: View, operations: Iterable[Operation], known: Known | None = None) -> list[tuple[Operation, str]]:
+def drift(view: View, operations: Iterable[Operation], known: Known | None = None, strict: bool = False) -> list[tuple[Operation, str]]:
     """The operations that do not hold, each with what differs.
 
-    ``known``, for many NICs on one snapshot: what was found of operations that they have in common.
+    ``known``, for many NICs on one snapshot: what was found of operations that they have in common. What the host refuses to tell of one
+    operation, such as of a file in a folder that others can write to, counts as what differs: it keeps nobody from the others. Only
+    ``strict`` raises that too. Raises TryAgain: of what does not answer nothing is known.
     """
     found = []
     for operation in operations:
         if known is None or not operation.common():
-            text = _differs(view, operation)
+            text = _differs(view, operation, strict)
         else:
             like = operation.KIND, replaced(operation, device="") if "device" in operation._asdict() else operation
             if like not in known:
-                known[like] = _differs(view, operation)
+                known[like] = _differs(view, operation, strict)
             text = known[like]
         if text:
             found.append((operation, text))
     return found
 
 
-def _differs(view: View, operation: Operation) -> str:
+def _differs(view: View, operation: Operation, strict: bool) -> str:
     try:
         return operation.differs(view)
-    except NetcommonError:
-        raise
     except Exception as error:  # whatever a damaged record made of it: the others are looked at all the same
-        return f"cannot be told: {type(error).__name__}: {error}"
+        told = isinstance(error, NetcommonError)
+        if isinstance(error, TryAgain) or (told and strict):
+            raise
+        return f"cannot be told: {error if told else f'{type(error).__name__}: {error}'}"

@@ -73,14 +73,14 @@ def left(record: Record, operations: Iterable[Operation]) -> list[Operation]:
 
 
 def drift(
-    node: Node, view: View, record: Record, operations: list[Operation], known: execute.Known | None = None
+    node: Node, view: View, record: Record, operations: list[Operation], known: execute.Known | None = None, strict: bool = False
 ) -> list[tuple[Operation, str]]:
     """Select the operations of ``record``, as ``follow`` gives it, that do not hold, are left, or are less than their network takes.
 
-    ``known`` as for execute.drift.
+    ``known`` and ``strict`` as for execute.drift.
     """
     old = left(record, operations)
-    found = execute.drift(view, [operation for operation in operations if operation not in old] if old else operations, known)
+    found = execute.drift(view, [operation for operation in operations if operation not in old] if old else operations, known, strict)
     for operation in operations:
         better = operation.outgrown(view, node.store.devices)
         if better is not operation and operation not in old:

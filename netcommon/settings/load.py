@@ -9,7 +9,7 @@ import os
 
 from netcommon.settings.model import Settings
 from runtime.errors import SettingsInvalid
-from runtime.modules import allow
+from runtime.modules import LOADING, allow
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ def load(paths: Paths) -> Settings:
 
     Raises SettingsInvalid, which lists every error of the file, one a line.
     """
-    found = _load(paths)
-    allow(found.extensions, paths.extensions)
+    with LOADING:  # of threads that read it, the last one says which may be loaded
+        found = _load(paths)
+        allow(found.extensions, paths.extensions)
     return found
 
 
@@ -59,8 +60,9 @@ def _open(path: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        if os.path.islink(path):
-            raise SettingsInvalid(f"{path}: a symbolic link to nothing") from None
+        for each in (path, os.path.dirname(path)):  # an agent may not see where its folder leads, as a hook does
+            if os.path.islink(each) and not os.path.exists(each):
+                raise SettingsInvalid(f"{each}: a symbolic link to nothing") from None
         return -1
     except OSError as error:
         raise SettingsInvalid(f"{path}: cannot be read: {error.strerror}") from None

@@ -253,59 +253,26 @@ class FilePath(NamedTuple):
 
 
 class EtcdAddress(NamedTuple):
-    """The address of an etcd; "" for none. Its form is examined here; who speaks to it reads it (netregistry.stores.etcd_place)."""
+    """The address of an etcd (netcommon.settings.etcd_address); "" for none."""
 
     @property
     def expected(self) -> str:
-        return 'an address such as "etcd://10.0.0.1:2379,[2001:db8::2]:2379?ca=/FILE", or ""'
+        return 'an address such as "etcd://10.0.0.1:2379,[2001:db8::2]:2379?ca=/FILE" (without ca: members on this machine alone), or ""'
 
     def read(self, value: Any) -> object:
-        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or len(value) > LONGEST_ADDRESS:
+        if not isinstance(value, str):
             raise ValueError
         if value:
-            begins, _, rest = value.partition("etcd://")
-            members, _, more = rest.partition("?")
-            ends = [_member(each) for each in members.removesuffix("/").split(",")]
-            if begins or len(set(ends)) != len(ends) or len(ends) > MOST_MEMBERS or "#" in more:
-                raise ValueError
-            _etcd_options(more)
+            from netcommon.settings.etcd_address import NoAddress, parsed  # hooks read settings too, and few have one
+
+            try:
+                parsed(value)
+            except NoAddress:
+                raise ValueError from None
         return value
 
 
-def _member(text: str) -> tuple[str, int]:
-    """The host and port of a member of an etcd: HOST, HOST:PORT; an IPv6 address in brackets. Raises ValueError."""
-    host, bracket, port = text.partition("]") if text.startswith("[") else text.partition(":")
-    if bracket == "]":
-        host, colon, port = host.removeprefix("["), port[:1], port[1:]
-        if colon not in ("", ":"):
-            raise ValueError
-        host = inet_ntop(AF_INET6, _packed6(host))
-    elif text.startswith("[") or not host or not all(each.isalnum() or each in ".-" for each in host):
-        raise ValueError
-    if port and not (port.isdecimal() and len(port) <= 5 and 0 < int(port) < 1 << 16):
-        raise ValueError
-    return host.lower(), int(port or "2379")
-
-
-def _etcd_options(text: str) -> None:
-    """Examine what stands behind the "?" of an etcd's address. Raises ValueError."""
-    given = [each.partition("=")[::2] for each in text.split("&")] if text else []
-    there = dict(given)
-    if (
-        len(there) != len(given)
-        or there.keys() - {"ca", "cert", "key", "user", "password"}
-        or any("=" not in each for each in text.split("&") if text)
-    ):
-        raise ValueError
-    if any(value and name != "user" and not value.lower().startswith(("/", "%2f")) for name, value in given):
-        raise ValueError
-    has = {name for name, value in given if value}
-    if ("cert" in has) != ("key" in has) or ("user" in has) != ("password" in has) or ("cert" in has and "ca" not in has):
-        raise ValueError
-
-
 LONGEST = 64  #: characters of an extension's name
-LONGEST_ADDRESS, MOST_MEMBERS = 4096, 16  #: characters of an etcd's address; members in it
 
 
 class Parameters(NamedTuple):

@@ -69,7 +69,11 @@ class Token(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who has a certificate. ``serial``: of the latest one; those up to ``floor`` are revoked. ``kept``: the end of the last of all."""
+    """Who has a certificate. ``serial``: of the latest one; those up to ``floor`` are revoked. ``kept``: the end of the last of all.
+
+    ``before``: the authority of the certificate by which the latest one was asked for, where that is by another one, as long as nobody has
+    come by it: it may have been lost on its way, or not been kept. "": it is used.
+    """
 
     role: Holding
     name: kinds.Name
@@ -79,6 +83,7 @@ class Holder(NamedTuple):
     authority: str = ""
     floor: Serial = NO_SERIAL
     kept: kinds.Time = 0.0
+    before: str = ""
 
     @property
     def revoked(self) -> bool:

@@ -54,6 +54,13 @@ class Ledger(NamedTuple):
     floor: int = 0
 
 
+class Clock(NamedTuple):
+    """Since when the leader's clock has gone without a jump, as far as it knows, and when that was last so: of the one key "clock"."""
+
+    since: kinds.Time = 0.0
+    seen: kinds.Time = 0.0
+
+
 class Settings(NamedTuple):
     """What an operator decides for the whole registry; times in seconds."""
 

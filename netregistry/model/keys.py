@@ -6,13 +6,13 @@ from typing import Any
 
 from netregistry.model.certificate import Authority, Holder, Token
 from netregistry.model.claim import Claim
-from netregistry.model.history import Entry, Ledger, Settings
+from netregistry.model.history import Clock, Entry, Ledger, Settings
 from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
 
-LEDGER, SETTINGS, LEADER = "ledger", "settings", "leader"
+LEDGER, SETTINGS, LEADER, CLOCK = "ledger", "settings", "leader", "clock"
 
 #: The first part of a key -> the type of its value.
 TYPES: dict[str, Any] = {
@@ -32,6 +32,7 @@ TYPES: dict[str, Any] = {
     "history": Entry,
     LEDGER: Ledger,
     SETTINGS: Settings,
+    CLOCK: Clock,
 }
 #: What history covers, and no commit changes without the ledger.
 WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", "imports", "authorities", "certificates", "tokens", SETTINGS))

@@ -90,7 +90,8 @@ class Report(NamedTuple):
     moved_to: kinds.UuidOrNone = ""
     came: kinds.Time = 0.0  #: since when, without a break, the node says that it has it, and not stopped. The registry alone says it
     #: The node that still said that its guest runs there when the guest, announced here as incoming, came to run here: two agents tell
-    #: their halves of one migration, and the target's may be the first. The registry alone says it, and takes it away at ``settles``.
+    #: their halves of one migration, and the target's may be the first. The registry alone says it, and its leader takes it away, with
+    #: ``settles`` (about then), when the source has had its time by the leader's clock.
     came_from: kinds.UuidOrNone = ""
     settles: kinds.Time = 0.0
 

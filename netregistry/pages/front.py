@@ -130,17 +130,17 @@ class Pages:
     # -- pages
 
     async def _list(self, make: Callable[[Mapping[str, Any]], Sheet], params: tuple[Param, ...], request: web.Request) -> web.Response:
-        await self._service.let_in(request, "pages")
+        _who, one = await self._service.let_in(request, "pages")
         wanted = _given(params, request)
-        return self._shown(*await self._service.turn(self._made, partial(make, wanted)))
+        return self._shown(*await self._service.admitted(one, self._made, partial(make, wanted)))
 
     async def _one(self, make: Callable[[str], Sheet], request: web.Request) -> web.Response:
-        await self._service.let_in(request, "pages")
+        _who, one = await self._service.let_in(request, "pages")
         _given((), request)
-        return self._shown(*await self._service.turn(self._made, partial(make, request.match_info["uuid"])))
+        return self._shown(*await self._service.admitted(one, self._made, partial(make, request.match_info["uuid"])))
 
     async def _history(self, request: web.Request) -> web.Response:
-        await self._service.let_in(request, "pages")
+        _who, one = await self._service.let_in(request, "pages")
         before, uuid = _given(HISTORY, request).get("before", ""), request.match_info.get("uuid", "")
         if uuid and not is_uuid(uuid):
             raise Refused("missing", f"there is no history of {uuid!a:.80}")
@@ -149,11 +149,11 @@ class Pages:
             age, view = self._registry.catch_up(), self._registry.local.view
             return self._sheets.named(uuid), self._sheets.floor(uuid), f"{view.epoch}:{view.revision}", age
 
-        named, floor, revision, age = await self._service.turn(begun)
-        look = partial(self._service.turn, self._registry.reader.history)
+        named, floor, revision, age = await self._service.admitted(one, begun)
+        look = partial(self._service.admitted, one, self._registry.reader.history)
         found = await past.looked_back(look, {"target": uuid} if uuid else {}, before, time.time(), floor, ROWS)
         title, topic = (f"History of {named.name}", request.path[1:].removesuffix("/history")) if uuid else ("History", "history")
-        entries = await self._service.turn(self._sheets.done, found.entries)
+        entries = await self._service.admitted(one, self._sheets.done, found.entries)
         values = {"entries": entries, "named": named, "uuid": uuid, "path": request.path, "before": before, "further": found.before}
         return self._shown(Sheet("history", title, "" if before else topic, values), age, revision)
 

@@ -38,7 +38,7 @@ class NewAuthority(NamedTuple):
 def add(draft: Draft, part: Part) -> Done:
     """Take in another authority, which signs from now on. Those before count until they are retired, or, where it is ``alone``, no more.
 
-    One that was lost is no part of a chain: another one is taken in whatever rotation is under way, and ends that.
+    One that the one before has not signed, since its key is lost, is taken in whatever rotation is under way: it is no part of a chain.
     """
     given = read(NewAuthority, part.body)
     wanted = Authority(given.id, given.fingerprint, given.certificate, given.cross, draft.now, given.until)
@@ -48,7 +48,7 @@ def add(draft: Draft, part: Part) -> Done:
     if not given.alone and len(there) >= (MOST if given.cross else MOST_BEFORE_LOST + 1):
         what = f"{len(there)} authorities count already, and {there[-1].id} signs since {local_time(there[-1].made)}"
         remedy = f"when certificate list shows {there[0].id} no more, retire that: netcommon registry authority retire {there[0].id}"
-        raise Refused("in-use", f"{what}: what was asked for again is done; {remedy}")
+        raise Refused("in-use", f"{what}: a rotation is under way, and another one begins when that is over: {remedy}")
     if wanted.until <= draft.now:
         raise Invalid("until", wanted.until, "a time that is to come: the certificate has ended")
     if there and there[-1].made >= wanted.made:
@@ -63,7 +63,7 @@ def add(draft: Draft, part: Part) -> Done:
 
 
 def retire(draft: Draft, part: Part) -> Done:
-    """Let nothing count any more that an authority has signed. ``force``: also while somebody has no certificate by another one."""
+    """Let nothing count any more that an authority has signed. ``force``: also while somebody uses no certificate by another one."""
     key = keys.authority(part.target)
     there: Authority | None = draft.get(key)
     if there is None:
@@ -72,17 +72,20 @@ def retire(draft: Draft, part: Part) -> Done:
         raise Refused("in-use", f"authority {there.id} is the one that signs: netcommon registry authority rotate makes another one first")
     if not forced(part) and (left := _left(draft, there)):
         names = ", ".join(left[:SHOWN]) + (f" and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
-        way = "they go over by themselves, agents within an hour" if _goes_over(draft) else "they cannot go over: its key is lost"
-        what = f"{len(left)} of the latest certificates are by authority {there.id}, of {names}: who has them would be out, and join again"
+        way = "they go over by themselves, agents within two hours" if _goes_over(draft) else "they cannot go over: its key is lost"
+        what = (
+            f"{len(left)} of the latest certificates are by authority {there.id}, or nobody has come by them yet instead of by one that is"
+        )
+        what = f"{what}, of {names}: who has them would be out, and join again"
         raise Refused("in-use", f"{what}; {way}; --force retires it all the same", count=len(left))
     draft.delete(key)
     return Done(200, key, write(there))
 
 
 def _left(draft: Draft, authority: Authority) -> list[str]:
-    """Give whose latest certificate is by an authority, and counts."""
+    """Give whose latest certificate is by an authority, and counts, or is not used yet where the one before is by it."""
     found: list[Holder] = [each for _key, each in sorted(draft.view.all("certificates").items())]
-    by_it = [each for each in found if each.authority == authority.id and not each.revoked and each.until > draft.now]
+    by_it = [each for each in found if authority.id in (each.authority, each.before) and not each.revoked and each.until > draft.now]
     return [f"{each.role} {_called(draft, each)}" for each in by_it]
 
 

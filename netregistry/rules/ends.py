@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from netregistry import use
 from netregistry.model.claim import Claim
+from netregistry.model.codec import dump
 from netregistry.model.kinds import FOREVER
 from netregistry.model.nic import Nic
 from netregistry.request import Done
 from netregistry.rules import holders
 from netregistry.rules.claims import quarantined, settle
+from netregistry.stores.base import LONGEST_VALUE
 from runtime import validate
 
 if TYPE_CHECKING:
@@ -26,16 +28,21 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 AT_ONCE = 50  #: things changed by one commit: NICs may be large
+BYTES = LONGEST_VALUE * 3 // 8  #: of NICs changed by one commit: its entry of the history has each of them twice
 SLACK = 300.0  #: seconds by which a clock may be set back without a look at what was freed since
 
 
 def options(draft: Draft, part: Part) -> Done:
     """Take the options away whose time is over."""
-    found = draft.view.due(Nic, draft.now, AT_ONCE)
-    for key in found:
+    ended = size = 0
+    for key in draft.view.due(Nic, draft.now, AT_ONCE):
         nic: Nic = draft.get(key)
+        size += len(dump(nic))
+        if ended and size > BYTES:
+            break
         draft.put(key, nic._replace(options=tuple(each for each in nic.options if not 0 < each.until <= draft.now)))
-    return Done(200, "", {"ended": len(found)})
+        ended += 1
+    return Done(200, "", {"ended": ended})
 
 
 def quarantine(draft: Draft, part: Part) -> Done:

@@ -33,7 +33,7 @@ class Renewing(NamedTuple):
 
     key: Digest
     serial: Serial
-    authority: str = ""
+    authority: str
 
 
 class Whose(NamedTuple):
@@ -119,10 +119,12 @@ def renew(draft: Draft, part: Part) -> Done:
     what = f"the certificate of {who.role} {who.name}"
     _unrevoked(draft.get(keys.certificate(who.role, who.name)), what, wanted.serial, draft.now)  # in this commit: it may be on its way
     signs = signing(draft.view, draft.now)
-    if not signs.cross and wanted.authority != signs.id and len(authorities(draft.view, draft.now)) > 1:
+    if wanted.authority not in {each.id for each in authorities(draft.view, draft.now)}:
+        raise refused("foreign", f"{what} is of an authority that does not count here, or no more: it joins again: {JOIN}")
+    if not signs.cross and wanted.authority != signs.id:
         # the key of the one before is lost, perhaps to somebody who signs by it what he likes
         raise refused("foreign", f"{what} is of an authority whose key is lost, and {signs.id} signs now: it joins again: {JOIN}")
-    grant = granted(draft, who.role, named(who.role, who.name), voids=False)  # type: ignore[arg-type]
+    grant = granted(draft, who.role, named(who.role, who.name), voids=False, by=wanted.authority)  # type: ignore[arg-type]
     return Done(200, keys.certificate(who.role, who.name), write(grant))
 
 
@@ -153,8 +155,11 @@ def last_serial(now: float) -> str:
     return f"{_milliseconds(now):012x}{'f' * 20}"
 
 
-def granted(draft: Draft, role: Holding, name: str, voids: bool) -> Grant:
-    """Note what is to be signed. ``voids``: certificates of the same holder that were made before count no more."""
+def granted(draft: Draft, role: Holding, name: str, voids: bool, by: str = "") -> Grant:
+    """Note what is to be signed. ``voids``: certificates of the same holder that were made before count no more.
+
+    ``by``: the authority of the certificate by which it is asked for; "": by a token.
+    """
     authority = signing(draft.view, draft.now)
     key = keys.certificate(role, name)
     before: Holder | None = draft.get(key)
@@ -165,8 +170,15 @@ def granted(draft: Draft, role: Holding, name: str, voids: bool) -> Grant:
     grant = Grant(role, name, f"{number:032x}", draft.now - SET_BACK, until, authority.id)
     floor = f"{number - 1:032x}" if voids else before.floor if before is not None else NO_SERIAL
     kept = max(until, before.kept if before is not None else 0.0)
-    draft.put(key, Holder(role, name, grant.serial, draft.now, until, authority.id, floor, kept))
+    uses = by if by != authority.id else ""
+    draft.put(key, Holder(role, name, grant.serial, draft.now, until, authority.id, floor, kept, uses))
     return grant
+
+
+def came_over(view: View, one: Credential) -> bool:
+    """Tell whether somebody has come by a certificate of the authority by which his latest one is, and nobody had, as far as is known."""
+    holder: Holder | None = view.get(keys.certificate(one.role, one.name))
+    return holder is not None and holder.before != "" and holder.authority == one.authority
 
 
 def _milliseconds(now: float) -> int:

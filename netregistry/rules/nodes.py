@@ -28,7 +28,7 @@ FIELDS = ("name", "cluster", "kind", "provides")
 #: What a node may say of itself.
 OF_NODE = ("name", "kind")
 FENCED = 100  #: reports
-SETTLING = 10.0  #: seconds for a migration's source to tell that its guest is gone, after the target has told that it runs
+SETTLING = 10.0  #: seconds for a migration's source to tell that its guest is gone, after the target has told that it runs: the leader's
 ITS_OWN = "each has a certificate of its own, which netcommon registry join URL TOKEN gets, on that node"
 
 
@@ -88,6 +88,7 @@ def forget(draft: Draft, part: Part) -> Done:
     matched(draft, key, part.match)
     if draft.view.alive(node.uuid) is not None and not forced(part):
         raise Refused("in-use", f"node {node.name} is alive: stop its agent first, or force it", node=node.uuid)
+    draft.expect(keys.alive(node.uuid))  # it may come to life at another service
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
     if draft.view.all("authorities"):
@@ -103,10 +104,10 @@ def fence(draft: Draft, part: Part) -> Done:
     node = _there(draft, part.target)
     matched(draft, keys.node(node.uuid), part.match)
     key, alive = keys.reports(node.uuid), keys.alive(node.uuid)
+    draft.expect(alive)
     if draft.view.alive(node.uuid) is not None:
         if not forced(part):
             raise Refused("in-use", f"node {node.name} is alive: turn it off first, or force it", node=node.uuid)
-        draft.expect(alive)
         draft.delete(alive)
     draft.expect(key)
     found, before = sorted(draft.view.members("on", node.uuid)), draft.view.reports(node.uuid)
@@ -164,13 +165,14 @@ def _noted(view: View, node: str, report: Report, now: float) -> Report:
 
 
 def _arrived(view: View, node: str, report: Report, now: float) -> tuple[str, float]:
-    """Give the node from which a guest came that runs here, and until when that one may say that it has it; "" and 0 for none."""
+    """Give the node from which a guest came that runs here, and until when about that one may say that it has it; "" and 0 for none."""
     before: Report | None = view.get(keys.seen(node, report.nic))
-    if report.state != "running" or before is None:
+    if report.state != "running":
         return "", 0.0
-    if before.state == "running":
-        return (before.came_from, before.settles) if now < before.settles <= now + SETTLING else ("", 0.0)
-    if before.state == "incoming":
+    if before is not None and before.state == "running":
+        return before.came_from, before.settles  # until the leader takes it away: this service's clock may be another one
+    announced = before is not None and before.state == "incoming"
+    if announced or report.mode == "routed":  # of a routed NIC Ganeti says nothing before its guest runs there
         others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where)]
         if len(others) == 1:
             return others[0], now + SETTLING

@@ -6,7 +6,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from netregistry.model import keys
-from netregistry.model.certificate import DAY, Digest, Holding, Label, Token
+from netregistry.model.certificate import DAY, SET_BACK, Digest, Holding, Label, Token
 from netregistry.model.codec import Between, Invalid, read, write
 from netregistry.refusal import Refused
 from netregistry.request import Done, Part
@@ -78,6 +78,8 @@ def join(draft: Draft, part: Part) -> Done:
         raise refused("token-used", f"the token {token.id} has been used, by {token.by}: each lets one join, once: {JOIN}", "token")
     if token.until <= draft.now:
         raise refused("token-late", f"the token {token.id} has ended: {JOIN}", "token")
+    if token.made > draft.now + SET_BACK:  # it would be good for as much longer
+        raise refused("token-late", f"the token {token.id} was made at a time that is not yet, by a clock that was fast: {JOIN}", "token")
     name = token.name
     if token.role == "node":
         name = _node(draft, token, wanted.node)

@@ -22,7 +22,7 @@ from netregistry import exchange
 from netregistry.model.codec import Invalid, write
 from netregistry.model.history import Identity
 from netregistry.refusal import KINDS, Refused
-from netregistry.request import Call, Response, new_id
+from netregistry.request import Call, new_id
 from netregistry.roles import check
 from netregistry.service import cross_site, filters
 from netregistry.service.bodies import Bodies
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from netregistry.model.certificate import Credential
+    from netregistry.request import Response
     from netregistry.service.connection import Connection
+    from netregistry.service.issuing import Ask
     from netregistry.service.limits import Limits
     from netregistry.service.registry import Registry
 
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
-_ASKING: ContextVar[tuple[str, str]] = ContextVar("asking", default=("", ""))  # whose request a task is working on
+KEPT = 16  #: of the requests that may be in line, those that others than this machine's own do not get
+_ASKING: ContextVar[tuple[str, str, bool]] = ContextVar("asking", default=("", "", False))  # whose request a task does; over TLS: True
 ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
 
 
@@ -75,7 +78,7 @@ class Service:
         self._document = _encoded(document(version))  # it takes milliseconds to make
         self._bodies = Bodies(limits.body, limits.receiving)
         self._copying = asyncio.Lock()
-        self.waiting = 0  #: requests that wait their turn
+        self.waiting = 0  #: requests that are in line
         self._rate, self._gate = Rate(limits, time.monotonic), Gate(limits.each)
         self.figures = Figures(TurnedAway(time.monotonic, registry.log))
         self.stopping = False
@@ -96,16 +99,31 @@ class Service:
     async def turn(self, work: Callable[..., T], *given: Any, own: bool = False) -> T:
         """Do something with the registry when it is its turn. ``own``: the service's own work, however many wait. Raises Refused.
 
-        What one identity asks for comes by few at once: however much that is, it takes little of the others' time.
+        What one identity asks for comes by few at once: however much that is, it takes little of the others' time, nor of the line: what
+        waits for its own identity's place is not in that yet.
         """
-        if self.waiting >= self._limits.waiting and not own:
-            raise Refused("too-many", f"{self.waiting} requests are waiting: try again in a moment", retry_after=1)
-        self.waiting += 1
-        try:
-            async with contextlib.nullcontext() if own else self._gate.through(_ASKING.get()):
+        asking = _ASKING.get()
+        most = self._limits.waiting - (KEPT if asking[2] else 0)
+        async with contextlib.nullcontext() if own else self._gate.through(asking):
+            if self.waiting >= most and not own:
+                raise Refused("too-many", f"{self.waiting} requests are waiting: try again in a moment", retry_after=1)
+            self.waiting += 1
+            try:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, self._timed, work, given)
-        finally:
-            self.waiting -= 1
+            finally:
+                self.waiting -= 1
+
+    async def admitted(self, one: Credential | None, work: Callable[..., T], *given: Any) -> T:
+        """Do something for who asks by a certificate when it is his turn (``turn``). Raises Refused where that counts no more by then.
+
+        Between his being let in and his turn there may be a body that does not come, and all who are before him.
+        """
+        return await self.turn(self._still, one, work, given)
+
+    def _still(self, one: Credential | None, work: Callable[..., T], given: tuple[Any, ...]) -> T:
+        if one is not None:
+            self.registry.admit(one)
+        return work(*given)
 
     def _timed(self, work: Callable[..., T], given: tuple[Any, ...]) -> T:
         begun = time.monotonic()
@@ -199,7 +217,7 @@ class Service:
         """Tell who asks, and by which certificate. Raises Refused where he may not ask this: an endpoint of the table of roles."""
         who, one = self._whose(request)
         self._rate.count(who, one.serial if one is not None else "")
-        _ASKING.set((who.role, who.name or network(who.origin)))
+        _ASKING.set((who.role, who.name or network(who.origin), _of(request).secured))
         if one is not None and not (connection := _of(request)).recognised:
             await self.turn(self.registry.recognise, one, connection.encoded)
             if not connection.recognised:
@@ -213,11 +231,11 @@ class Service:
         return who, one
 
     async def _handle(self, route: Route, request: web.Request) -> web.StreamResponse:
-        who, _one = await self.let_in(request, route.name)
+        who, one = await self.let_in(request, route.name)
         wanted = filters.given(route.query, request.query.items())
         if route.action:
-            return await self._change(route, request, who, wanted)
-        special: dict[str, Callable[[web.Request, Identity, dict[str, Any]], Awaitable[web.StreamResponse]]] = {
+            return await self._change(route, request, who, one, wanted)
+        special: dict[str, Callable[[web.Request, Identity, Credential | None, dict[str, Any]], Awaitable[web.StreamResponse]]] = {
             "watch": self._watch,
             "backup": self._backup,
             "export": self._export,
@@ -227,12 +245,12 @@ class Service:
             "healthz": self._healthz,
         }
         if route.name in special:
-            return await special[route.name](request, who, wanted)
+            return await special[route.name](request, who, one, wanted)
         if route.name == "openapi":
             return web.Response(status=200, body=self._document, content_type="application/json")
         if route.name == "problem":
             return _json(200, _kind(request.match_info["kind"]))
-        body, revision, age = await self.turn(self._look, who, route, dict(request.match_info), wanted)
+        body, revision, age = await self.admitted(one, self._look, who, route, dict(request.match_info), wanted)
         return web.Response(status=200, body=body, content_type="application/json", headers=_etag(revision) | _age(age))
 
     def _whose(self, request: web.Request) -> tuple[Identity, Credential | None]:
@@ -260,7 +278,9 @@ class Service:
 
     # -- changes
 
-    async def _change(self, route: Route, request: web.Request, who: Identity, wanted: dict[str, Any]) -> web.StreamResponse:
+    async def _change(
+        self, route: Route, request: web.Request, who: Identity, one: Credential | None, wanted: dict[str, Any]
+    ) -> web.StreamResponse:
         place = request.match_info
         body = await self._bodies.read(request, who, route)
         if wanted.get("force"):
@@ -279,37 +299,38 @@ class Service:
             _match(request),
             wanted.get("dry_run", False),
         )
-        issuer, work = self.registry.issuer, partial(self.registry.answer, call, who)
-        if route.action == "certificate.join":
-            work = partial(self.registry.answer, call, who, partial(issuer.join, call, who))
-        elif route.action == "authority.add":
-            work = partial(issuer.add, call, who)
-        elif route.action == "certificate.renew":
-            how = partial(issuer.renew, call, who, self._whose(request)[1], _of(request).encoded)
-            work = partial(self.registry.answer, call, who, how)
-        response: Response = await self.turn(work)
+        issuer = self.registry.issuer
+        signed: dict[str, Callable[[Ask], Response]] = {
+            "certificate.join": partial(issuer.join, call),
+            "authority.add": partial(issuer.add, call),
+            "certificate.renew": partial(issuer.renew, call, one, _of(request).encoded),
+        }
+        response = await self.turn(self.registry.answer, call, who, one, signed.get(route.action))
         if response.status >= 400 and (reason := response.body.get("reason", "")) in REASONS:
             self.figures.away.note(reason, request.remote or "", response.body["detail"])
         headers = {"Idempotency-Key": call.id} if response.status < 400 or not given else {}
         if response.status >= 400:
-            return _problem(response.body, headers)
+            shown = _problem(response.body, headers)
+            if response.body["type"].endswith("/certificate"):
+                shown.force_close()  # as in _guarded
+            return shown
         return _json(response.status, response.body, _etag(response.revision) | headers)
 
     # -- nodes
 
-    async def _heartbeat(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+    async def _heartbeat(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
         body = await self._bodies.read(request, who)
-        seconds = await self.turn(self.registry.heartbeat, who, request.match_info["uuid"], body)
+        seconds = await self.admitted(one, self.registry.heartbeat, who, request.match_info["uuid"], body)
         return _json(200, {"seconds": seconds})
 
-    async def _watch(self, request: web.Request, who: Identity, wanted: dict[str, Any]) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, who: Identity, one: Credential | None, wanted: dict[str, Any]) -> web.StreamResponse:
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
         silent = _of(request).silent
-        channel = await self.turn(self.registry.watch, who, wanted, wake, self._whose(request)[1], silent)
+        channel = await self.turn(self.registry.watch, who, wanted, wake, one, silent)
 
         async def lines() -> Pieces:
             while True:
@@ -344,31 +365,33 @@ class Service:
 
     # -- the whole
 
-    async def _backup(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+    async def _backup(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
         async with self._copying:  # one after the other: each takes as much of the disk as the registry
+            await self.admitted(one, lambda: None)
             file = await asyncio.get_running_loop().run_in_executor(None, self.registry.backup)
         with file:
             response = web.StreamResponse(headers={"Content-Type": BINARY})
             response.content_length = os.fstat(file.fileno()).st_size
             return await self.send(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
 
-    async def _export(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        age, lines = await self.turn(lambda: (self.registry.catch_up(), exchange.lines(self.registry.local.view)))  # objects never change
+    async def _export(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
+        # what is begun is sent as it was: objects never change
+        age, lines = await self.admitted(one, lambda: (self.registry.catch_up(), exchange.lines(self.registry.local.view)))
         parts = (lines[place : place + LINES_AT_ONCE] for place in range(0, len(lines), LINES_AT_ONCE))
         pieces = _pieces(b"".join(map(exchange.encoded, part)) for part in parts)
         return await self.send(request, web.StreamResponse(headers={"Content-Type": LINES, **_age(age)}), pieces)
 
-    async def _compact(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
+    async def _compact(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
         if await request.read():
             raise Invalid("body", "something", "no body for POST /v1/compact")
-        return _json(200, write(await self.turn(self.registry.compact)))
+        return _json(200, write(await self.admitted(one, self.registry.compact)))
 
-    async def _metrics(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        text = await self.turn(rendered, self.figures, self.registry, self.waiting)
+    async def _metrics(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
+        text = await self.admitted(one, rendered, self.figures, self.registry, self.waiting)
         return web.Response(text=text, content_type=TEXT)
 
-    async def _healthz(self, request: web.Request, who: Identity, _wanted: dict[str, Any]) -> web.StreamResponse:
-        await self.turn(self.registry.store.get, "ledger")
+    async def _healthz(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
+        await self.admitted(one, self.registry.store.get, "ledger")
         return web.Response(text="ok\n", content_type=TEXT)
 
 

@@ -15,11 +15,14 @@ from netregistry.rules.holders import authorities, signing
 from netregistry.service.answers import Issued
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netregistry.authority.x509 import Requested
     from netregistry.local import Local
     from netregistry.model.certificate import Credential
-    from netregistry.model.history import Identity
     from netregistry.request import Call, Response
+
+    Ask = Callable[[Call], Response]  # as who it is, and for as long as his certificate counts
 
 
 def _any(text: str) -> str:
@@ -47,45 +50,45 @@ class NewAuthority(NamedTuple):
 
 
 class Issuer:
-    """Who signs. ``keys``: the folder of the authorities' keys."""
+    """Sign for who asks. ``keys``: the folder of the authorities' keys."""
 
     def __init__(self, local: Local, keys: str) -> None:
         self._local, self._keys = local, keys
 
-    def join(self, call: Call, who: Identity) -> Response:
+    def join(self, call: Call, ask: Ask) -> Response:
         """Let somebody join by a token. Raises Refused, Invalid; Unavailable."""
         wanted = read(Join, call.body)
         self._local.catch_up()
         tokens.known(self._local.view.get(keys.token(wanted.token)), proof(wanted.secret))  # strangers have nothing else looked at
         requested: Requested = _x509().read_request(wanted.request)
         body = {"token": wanted.token, "proof": proof(wanted.secret), "key": requested.digest, "node": wanted.node}
-        return self._issued(call._replace(body=body), who, requested)
+        return self._issued(call._replace(body=body), ask, requested)
 
-    def renew(self, call: Call, who: Identity, one: Credential | None, certificate: bytes) -> Response:
+    def renew(self, call: Call, one: Credential | None, certificate: bytes, ask: Ask) -> Response:
         """Give who has a certificate (``certificate``: DER) another one for the same key. Raises Refused, Invalid; Unavailable."""
         if one is None:
             raise Refused("forbidden", "there is no certificate to renew: over the UNIX socket root needs none")
         requested: Requested = _x509().key_of(certificate)
-        return self._issued(call._replace(body={"key": requested.digest, "serial": one.serial, "authority": one.authority}), who, requested)
+        return self._issued(call._replace(body={"key": requested.digest, "serial": one.serial, "authority": one.authority}), ask, requested)
 
-    def add(self, call: Call, who: Identity) -> Response:
+    def add(self, call: Call, ask: Ask) -> Response:
         """Take in an authority. Raises Refused, Invalid; Unavailable."""
         wanted = read(NewAuthority, call.body)
         found = _x509().read_authority(wanted.certificate, wanted.cross)
-        return self._local.answer(call._replace(body={**write(found), "alone": wanted.alone}), who)
+        return ask(call._replace(body={**write(found), "alone": wanted.alone}))
 
     def has_signed(self, label: str, certificate: bytes) -> bool:
         """Tell whether the key of an authority that is there has itself signed a certificate (DER). Raises Refused."""
         there = self._local.view.get(keys.authority(label))
         return there is not None and bool(_x509().has_signed(there.certificate, certificate))
 
-    def _issued(self, call: Call, who: Identity, requested: Requested) -> Response:
+    def _issued(self, call: Call, ask: Ask, requested: Requested) -> Response:
         local = self._local
         local.catch_up()
         now = local.core.now()
         signs = signing(local.view, now)
         _x509().check(signs, self._key(signs.id))  # nothing is granted, and no token used up, that cannot be signed here
-        response = self._local.answer(call, who)
+        response = ask(call)
         if response.status >= 400 or call.dry_run:
             return response
         grant = read(Grant, response.body)

@@ -23,7 +23,7 @@ class Limits(NamedTuple):
     """What one service takes."""
 
     body: int = 1 << 20  #: bytes of one request
-    waiting: int = 256  #: requests that wait their turn
+    waiting: int = 256  #: requests that are in line
     connections: int = 8192
     streams: int = 4096
     rate: float = 500.0  #: requests a second, of one identity

@@ -244,7 +244,7 @@ class Reader:
         actions = tuple(name for name in ACTIONS if ROLES[name] != LEADER)
         return Answer(write(answers.Abilities("netcommon registry", self._version, view.epoch, shown, ABILITIES, actions)), shown)
 
-    def status(self, leader: bool, streams: int) -> Answer:
+    def status(self, leader: bool, streams: int, held: int = 0) -> Answer:
         view = self._now()
         shown = f"{view.epoch}:{view.revision}"
         status = answers.Status(
@@ -261,6 +261,7 @@ class Reader:
             history=view.ledger.kept,
             unreadable=tuple(sorted(view.unreadable)[:USUAL]),
             waiting=view.unheard(),
+            held=held,
         )
         return Answer(write(status), shown)
 

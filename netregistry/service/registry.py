@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import secrets
 import tempfile
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
+from netregistry.core import anybody
 from netregistry.local import Local
 from netregistry.model import keys
-from netregistry.model.codec import read
+from netregistry.model.codec import Invalid, dump, read
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.holders import JOIN, admitted, refused
+from netregistry.rules.holders import JOIN, admitted, came_over, refused
 from netregistry.rules.nodes import another
 from netregistry.service import recent
 from netregistry.service.answers import Compacted, Heartbeat
@@ -22,11 +26,11 @@ from netregistry.service.index import Index
 from netregistry.service.issuing import Issuer
 from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
-from netregistry.service.shut_out import MEANWHILE, ShutOut
+from netregistry.service.shut_out import MEANWHILE, REVOKING, ShutOut
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
 from netregistry.service.written import Written
-from netregistry.stores.base import Damaged, Unavailable
+from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable, Unknown
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
     from netregistry.model.certificate import Credential
     from netregistry.request import Call, Response
+    from netregistry.service.issuing import Ask
     from netregistry.service.limits import Limits
     from netregistry.service.queries import Answer as Shown
     from netregistry.stores.base import Batch, Store
@@ -46,6 +51,7 @@ T = TypeVar("T")
 LEADING = 10.0  #: seconds of the leader's lease
 SIGNING = 0.5  #: seconds for which nodes that are no longer alive by their lease are given another one, before others have their turn
 HELD_UP = 5.0  #: seconds between two looks at what is due, usually one
+AT_ONCE = 50  #: holders who are noted by one commit to have come by their latest certificate
 LETTING_IN = ("authorities", "certificates")  #: what decides on who is let in
 ALIVE = 15.0  #: seconds of a node's lease: five signs of life may be lost
 
@@ -94,6 +100,7 @@ class Registry:
         listings = Listings(passed, token)
         self.issuer = Issuer(self.local, keys)
         self._written, self._shut_out = Written(passed), ShutOut()
+        self._came_over: dict[str, None] = {}  # keys of holders who have come by their latest certificate, which is to be written
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
@@ -126,22 +133,53 @@ class Registry:
         """Let one more hear what the view takes in; it was made of the view as it is."""
         self._parts = (*self._parts, part)
 
-    def answer(self, call: Call, who: Identity, how: Callable[[], Response] | None = None) -> Response:
-        """Answer a request that changes something, or let ``how`` do so. Raises Refused, Invalid; Unavailable without the store.
+    def answer(self, call: Call, who: Identity, one: Credential | None = None, how: Callable[[Ask], Response] | None = None) -> Response:
+        """Answer a request that changes something. Raises Refused, Invalid; Unavailable without the store.
 
-        A revocation that the store does not take holds on this service all the same: who fills a store must not stay in by that.
+        ``one``: the certificate of who asks, which is to count when the request is done; ``how``: asks for what else belongs to it.
+
+        A revocation that the store does not take, or does not answer, holds on this service all the same: who fills a store must not stay
+        in by that.
         """
         self._written.check(who)
+        if call.action == "authority.retire":
+            with contextlib.suppress(Unavailable, HostRefused):
+                self.note()
         before = self.local.written
+        admit = anybody if one is None else partial(self.admit, one)
+        ask = partial(self.local.answer, who=who, admit=admit)
         try:
-            return how() if how is not None else self.local.answer(call, who)
+            if how is None:
+                response = ask(call)
+            else:
+                admit()  # before anything else of it is looked at
+                response = how(ask)
         except (Unavailable, HostRefused) as error:
-            if who.role != "operator" or not self._shut_out.revoke(call, self.local.core.now()):
+            if not self._held(call, who):
                 raise
-            self.sift()
-            raise Refused("unavailable", f"{error}; {MEANWHILE}") from None
+            raise Refused("unavailable", f"{error}; nothing of it is written: {MEANWHILE}") from None
         finally:
             self._written.charge(who, self.local.written - before)
+        if response.status != 503:
+            self._shut_out.answered(call)
+        elif self._held(call, who):
+            return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
+        return response
+
+    def _held(self, call: Call, who: Identity) -> bool:
+        """Shut out whom a request revokes that the store has not taken; tell whether it does.
+
+        What the rules refuse, by what was known last, shuts nobody out.
+        """
+        if call.dry_run or call.action not in REVOKING:
+            return False
+        try:
+            held = self._shut_out.hold(call, self.local.core.planned(call, who))
+        except (Refused, Invalid):
+            return False
+        if held:
+            self.sift()
+        return held
 
     def catch_up(self) -> float:
         """Let the view take in what has been committed, by whomever; give for how many seconds it could not: what is shown is as old."""
@@ -162,7 +200,7 @@ class Registry:
         age = self.catch_up()
         self.reader.whose = who.role, who.name or who.origin
         if name == "status":
-            return self.reader.status(self.leads, self.streams.count), age
+            return self.reader.status(self.leads, self.streams.count, math.ceil(self.local.leader.held)), age
         if name in ("abilities", "settings"):
             return getattr(self.reader, name)(), age
         return getattr(self.reader, name)(uuid or wanted), age
@@ -183,6 +221,23 @@ class Registry:
         self.admit(one)
         if not self.issuer.has_signed(one.authority, certificate):
             raise refused("foreign", f"the certificate of {one.role} {one.name} is not signed by the authority that it names: {JOIN}")
+        if came_over(self.local.view, one):
+            self._came_over[keys.certificate(one.role, one.name)] = None
+
+    def note(self) -> None:
+        """Write who has come by his latest certificate, of another authority than the one before. Raises Unavailable.
+
+        An authority is retired by that. Where somebody else has changed a holder meanwhile it is noted when he comes again.
+        """
+        view, found = self.local.view, list(self._came_over)[:AT_ONCE]
+        holders = {key: holder for key in found if (holder := view.get(key)) is not None and holder.before}
+        if holders:
+            tests = tuple(Expect(key, view.at(key)) for key in holders)
+            with contextlib.suppress(Conflict, Unknown):
+                self.store.commit(tests, tuple(Put(key, dump(holder._replace(before=""))) for key, holder in holders.items()))
+            self.local.catch_up()
+        for key in found:
+            del self._came_over[key]
 
     def sift(self) -> None:
         """End the streams of those whose certificates count no more."""
@@ -257,9 +312,9 @@ class Registry:
     def tick(self) -> None:
         """Do what is due: leases that end, the leader's work. Raises Unavailable."""
         before, self._ticked = self._ticked, self._passed()
-        if ahead := self.local.leader.look():
+        if why := self.local.leader.look():
             what = "ended options and quarantines stay for an hour or so, and nothing old is forgotten for a day"
-            self.log.warning(f"the clock was set by {ahead:+.0f} s: {what}")
+            self.log.warning(f"{why}: {what}")
         if self._ticked - before > HELD_UP:  # by a disk, or by requests: thousands of nodes would be gone, and come back one by one
             self.log.warning(f"this service was held up for {self._ticked - before:.0f} s: nobody is taken for gone by that")
             if isinstance(self.store, SqliteStore):
@@ -284,6 +339,7 @@ class Registry:
             self.local.work()
         else:
             self.local.catch_up()
+        self.note()
 
     def keep(self, parts: int = 1, late: float = 0.0) -> None:
         """Let nodes with an open stream stay alive: those first that were kept longest ago. ``parts``: calls that it takes for all.

@@ -4,39 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netregistry.model.codec import read
-from netregistry.rules.holders import Whose, last_serial, named, refused
+from netregistry.core import asked
+from netregistry.rules.holders import refused
 
 if TYPE_CHECKING:
-    from netregistry.model.certificate import Credential
+    from netregistry.draft import Draft
+    from netregistry.model.certificate import Credential, Holder
     from netregistry.request import Call
 
 MOST = 1000  #: holders
+REVOKING = ("certificate.revoke", "node.forget", "batch")  #: actions by which somebody may be revoked
 MEANWHILE = (
-    "nothing of it is written: this service lets in none of its certificates meanwhile, others and this one after a restart do: ask again "
-    "when there is room (netcommon registry compact), and each other service"
+    "this service lets in none of its certificates meanwhile, others and this one after a restart may: ask again when the store answers "
+    "(where it is full: netcommon registry compact), and each other service"
 )
 
 
 class ShutOut:
-    """Whom this service lets in no more, until which serial."""
+    """Keep whom this service lets in no more, until which serial, and by which request."""
 
     def __init__(self) -> None:
-        self._floors: dict[tuple[str, str], str] = {}
+        self._floors: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def revoke(self, call: Call, now: float) -> bool:
-        """Shut out whom a request would revoke; tell whether it would revoke anybody. Raises Invalid."""
-        if call.dry_run or call.action not in ("certificate.revoke", "node.forget"):
-            return False
-        wanted = read(Whose, call.body) if call.action == "certificate.revoke" else Whose("node", call.target)
-        whose = wanted.role, named(wanted.role, wanted.name)
-        self._floors.pop(whose, None)
-        self._floors[whose] = last_serial(now)
-        if len(self._floors) > MOST:
-            del self._floors[next(iter(self._floors))]
-        return True
+    def hold(self, call: Call, draft: Draft) -> bool:
+        """Shut out whom a request revokes, as it was planned; tell whether that is anybody."""
+        holders: list[Holder | None] = [draft.get(key) for key in draft.written("certificates")]
+        revoked = [holder for holder in holders if holder is not None and holder.revoked]
+        for holder in revoked:
+            whose = holder.role, holder.name
+            self._floors.pop(whose, None)
+            self._floors[whose] = holder.floor, asked(call)
+            if len(self._floors) > MOST:
+                del self._floors[next(iter(self._floors))]
+        return bool(revoked)
+
+    def answered(self, call: Call) -> None:
+        """Let the registry say again who counts of those whom a request has shut out: it is done, or refused, now."""
+        if self._floors:
+            what = asked(call)
+            self._floors = {whose: held for whose, held in self._floors.items() if held[1] != what}
 
     def admit(self, one: Credential) -> None:
         """Raise Refused for who is shut out. Who has joined again since is not."""
-        if one.serial <= self._floors.get((one.role, one.name), ""):
+        floor, _what = self._floors.get((one.role, one.name), ("", ""))
+        if one.serial <= floor:
             raise refused("revoked", f"the certificate of {one.role} {one.name} is revoked, and that cannot be written yet")

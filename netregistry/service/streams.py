@@ -138,10 +138,18 @@ class Streams:
         looks = channel.credential is not None and not channel.incarnation
         if looks and sum(other.whose == channel.whose and not other.incarnation for other in self._channels) >= OF_ONE:
             raise Refused("too-many", f"{OF_ONE} streams of {channel.whose[0]} {channel.whose[1]} are open", retry_after=30)
-        if len(self._channels) >= self._most and not (channel.incarnation and self._made_room()):
-            raise Refused("too-many", f"{self._most} streams are open: try again later", retry_after=30)
-        lines = self.recent.resumed(view, channel.stream, start) if start else channel.stream.begin(view)
-        channel.put([_encoded(line) for line in lines], first=True)
+        full, many = (
+            len(self._channels) >= self._most,
+            Refused("too-many", f"{self._most} streams are open: try again later", retry_after=30),
+        )
+        if full and not channel.incarnation:
+            raise many
+        # may be refused: nobody makes room for that
+        first = self.recent.resumed(view, channel.stream, start) if start else channel.stream.begin(view)
+        lines = [_encoded(line) for line in first]
+        if full and not self._made_room():
+            raise many
+        channel.put(lines, first=True)
         for other in self.of(channel.node) if channel.incarnation else ():
             self.close(other, "the same agent has opened another one")
         self._channels[channel] = None

@@ -37,7 +37,7 @@ OF_HOLDER = 128  #: by all certificates of one identity
 UNPRIVILEGED = 1024  #: the first port that may be listened on without a capability (ip(7), capabilities(7))
 FAREWELL = 1.0  #: seconds for the other side to end a connection that is ended here
 MOMENT = 0.5  #: seconds for who is refused to end the connection
-STAY = 30.0  #: seconds that such a connection lasts
+STAY = 30.0  #: seconds that a connection lasts on which nobody has asked anything by a certificate that counts
 AFTER_ALERT = 16  #: times that somebody who is refused is read from
 #: Bytes of a buffer that asyncio keeps for each connection; its 256 KiB are half a gigabyte for two thousand streams. A record has 16.
 sslproto.SSLProtocol.max_size = 16 << 10
@@ -119,7 +119,8 @@ class Door:
         self._made = self._again = 0.0  # when the certificate was made, and is made anew
         self.until = 0.0  #: when it ends
         self._entering: dict[asyncio.Task[None], str] = {}  # -> from where; the longest waiting first, as below
-        self._within: dict[Connection, asyncio.TimerHandle | None] = {}  # when who has no certificate has to go
+        # when each is ended; None: never, for somebody has asked something on it by a certificate that counts
+        self._within: dict[Connection, asyncio.TimerHandle | None] = {}
         self._newcomers: dict[Connection, str] = {}
         self._of: dict[tuple[str, str], dict[Connection, None]] = {}  # those of one identity by one certificate
         self._known: dict[str, dict[Connection, None]] = {}  # those of one identity by certificates that count
@@ -186,7 +187,7 @@ class Door:
             return
         if made.transport is None:
             return  # gone already
-        self._within[made] = loop.call_later(STAY, transport.abort)  # until it is known to be somebody's
+        self._within[made] = loop.call_later(STAY, transport.abort)  # unless a first request shows that its certificate counts
         made.gone, made.known = partial(self._left, made), partial(self._recognised, made, address)
         if made.certificate:
             self._counted(made, address)
@@ -201,7 +202,7 @@ class Door:
     def _counted(self, made: Connection, address: str) -> None:
         """Note whose connection it is; one too many ends the one that is there longest: it may be of a machine that is gone.
 
-        By its certificate: who has a key that was lost, and revoked, must not end connections of who has joined again.
+        It is counted by its certificate: who has a key that was lost, and revoked, must not end connections of who has joined again.
         """
         there = self._of.setdefault(made.whose, {})
         there[made] = None

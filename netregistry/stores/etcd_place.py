@@ -1,27 +1,16 @@
-"""Read the address of an etcd: its members, and by what both sides are sure of each other.
-
-``etcd://HOST[:PORT],HOST[:PORT],...?ca=FILE&cert=FILE&key=FILE&user=NAME&password=FILE``. With ``ca`` it is spoken to by TLS; without it
-only on the machine itself, where nobody listens in.
-"""
+"""Say where an etcd is, and read the files that its address names; netcommon.settings.etcd_address reads the address itself."""
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 import ssl
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
+from netcommon.settings.etcd_address import SCHEME, InTheClear, NoAddress, parsed
 from runtime.errors import HostRefused, escaped
 
-SCHEME = "etcd://"
-PORT = 2379
 EXPECTED = "etcd://HOST:PORT,HOST:PORT,[IPV6]:PORT?ca=FILE&cert=FILE&key=FILE&user=NAME&password=FILE"
-FILES = ("ca", "cert", "key", "password")
-FORM = re.compile(r"etcd://(?P<members>[^/?#]+)/?(\?(?P<more>[^#]*))?")
 LONGEST_PASSWORD = 4096  #: bytes
-MOST = 16  #: members
 
 
 class Endpoint(NamedTuple):
@@ -55,61 +44,14 @@ def is_etcd(text: str) -> bool:
 
 def place(text: str) -> Place:
     """Read an address. Raises HostRefused for what is none, and for one by which passwords and the registry would go in the clear."""
-    form = FORM.fullmatch(text) if text.isascii() and text.isprintable() else None
-    if form is None:
-        raise _refused(text, "it is no such address")
     try:
-        given = parse_qsl(form["more"] or "", keep_blank_values=True, strict_parsing=bool(form["more"]))
-        endpoints = tuple(_endpoint(each) for each in form["members"].split(","))
-    except ValueError as error:
-        raise _refused(text, str(error)) from None
-    names = [name for name, _value in given]
-    if len(endpoints) > MOST:
-        raise _refused(text, f"it has more than {MOST} members")
-    if len(set(endpoints)) != len(endpoints):
-        raise _refused(text, "one member is named twice")
-    if len(set(names)) != len(names) or set(names) - {*FILES, "user"}:
-        raise _refused(text, f"of {', '.join((*FILES, 'user'))} each may be given once, and nothing else")
-    found = Place(endpoints, **dict(given))
-    for name in FILES:
-        if (path := getattr(found, name)) and not os.path.isabs(path):
-            raise _refused(text, f"{name} is the absolute path of a file")
-    if bool(found.cert) != bool(found.key) or bool(found.user) != bool(found.password):
-        raise _refused(text, "cert goes with key, and user with password")
-    if found.cert and not found.ca:
-        raise _refused(text, "cert and key go with ca")
-    far = [each.host for each in endpoints if not _near(each.host)]
-    if far and not found.ca:
-        raise HostRefused(f"{escaped(far[0])} is another machine, and without TLS everybody between could read and write", "add ca=FILE")
-    return found
-
-
-def _refused(text: str, why: str) -> HostRefused:
-    return HostRefused(f"{escaped(text)} names no etcd: {why}", f"expected {EXPECTED}")
-
-
-def _endpoint(text: str) -> Endpoint:
-    if text.count(":") > 1 and "[" not in text:
-        raise ValueError(f"{escaped(text)} is no HOST:PORT: an IPv6 address stands in brackets, [2001:db8::1]:{PORT}")
-    try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError(f"{escaped(text)} is no HOST:PORT") from None
-    if not host or parts.username is not None or parts.password is not None or port == 0:
-        raise ValueError(f"{escaped(text)} is no HOST:PORT")
-    if ":" in host:
-        host = str(ipaddress.IPv6Address(host))
-    elif not all(character.isalnum() or character in ".-" for character in host):
-        raise ValueError(f"{escaped(host)} is no name of a host")
-    return Endpoint(host, port or PORT)
-
-
-def _near(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        found = parsed(text)
+    except InTheClear as error:
+        what = f"{escaped(error.host)} is another machine, and without TLS everybody between could read and write"
+        raise HostRefused(what, "add ca=FILE") from None
+    except NoAddress as error:
+        raise HostRefused(f"{escaped(text)} names no etcd: {error}", f"expected {EXPECTED}") from None
+    return Place(tuple(Endpoint(*each) for each in found.members), **found.given)
 
 
 def password_of(found: Place) -> str:

@@ -246,7 +246,8 @@ def do(world: World, *requests: Request, stop: bool = False) -> list[int]:
 
 
 def told(world: World, request: Request) -> Answer:
-    """The answer to one request that is refused."""
+    """The answer to one request that is refused, as a piece of work of its own: it has its whole time."""
+    world.host.begin()
     (answer,) = world.host.execute([request], stop=True)
     assert not answer.ok and answer.text, answer
     return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from netregistry.rules.nodes import SETTLING
 from tests.bench.mock_cloud import NICS, measured, table
 from tests.support.etcd import Cluster
 from tests.support.netns import slowness
@@ -11,7 +12,7 @@ from tests.support.sample import FULL
 
 SIZES = (20, 40) if FULL else (3, 6)
 IDLE = 5.0
-LATE = 5000  #: milliseconds
+LATE = SETTLING * 1000  #: milliseconds: the registry takes it for a migration so long
 
 
 def test_it_grows_comes_back_and_moves(etcds: dict[int, Cluster], tmp_path: Path) -> None:

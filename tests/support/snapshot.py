@@ -235,7 +235,8 @@ def _qdiscs(links: list[str]) -> dict[str, list[str]]:
     found = {}
     everything = ask("tc", "-j", "qdisc", "show")
     for link in links:
-        own = [{key: value for key, value in qdisc.items() if key != "dev"} for qdisc in everything if qdisc.get("dev") == link]
+        # who is just changing a filter holds the qdisc too (tcf_block_find in net/sched/cls_api.c): ovs-vswitchd after its return
+        own = [{key: qdisc[key] for key in qdisc if key not in ("dev", "refcnt")} for qdisc in everything if qdisc.get("dev") == link]
         shaped = [qdisc for qdisc in own if qdisc.get("kind") in ("ingress", "clsact")]
         places = ["root"] if any(qdisc.get("handle") not in ("0:", "") for qdisc in own) else []
         places += ["ingress", "egress"] if shaped else []

@@ -18,8 +18,10 @@ PATIENCE = 60.0  #: seconds for a store to answer
 
 
 class Judge:
-    """Follow nodes' reports by commit. ``wrong``: what was in force twice, and at which revision, but for a NIC that moves: one of two
-    nodes had said that it is on its way there; ``longest``: seconds for which a NIC was, in any case. ``now``: monotonic seconds.
+    """Follow nodes' reports by commit. ``now``: monotonic seconds.
+
+    ``wrong``: what was in force twice, and at which revision, but for a NIC that moves: one of two nodes had said that it is on its way
+    there, or it is routed and has just come. ``longest``: seconds for which a NIC was in force twice, in any case.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +56,11 @@ class Judge:
                     nodes.pop(node, None)
                 else:
                     before, nodes[node] = nodes.get(node), json.loads(value)
-                    if before is not None and (before["state"], nodes[node]["state"]) == ("incoming", "running"):
+                    was = "" if before is None else before["state"]
+                    # of a routed NIC Ganeti says nothing before its guest runs there
+                    if nodes[node]["state"] == "running" and (
+                        was == "incoming" or (was != "running" and nodes[node].get("mode") == "routed")
+                    ):
                         self._came[nic] = node
                 touched.add(nic)
         for nic in touched:

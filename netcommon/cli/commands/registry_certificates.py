@@ -147,8 +147,8 @@ def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
 def authority_retire(app: App, label: str, force: bool, as_json: bool) -> None:
     """Let nothing count any more that an authority has signed.
 
-    Open streams of such certificates are cut at once. While somebody's latest certificate is by it, that is refused, and says whose:
-    they go over by themselves, unless its key is lost.
+    Open streams of such certificates are cut at once. While somebody's latest certificate is by it, or is not used yet, that is refused,
+    and says whose: they go over by themselves, unless its key is lost.
     """
     as_root(app)
     with client(app) as asked:
@@ -239,7 +239,8 @@ def certificate() -> None:
 def certificate_list(app: App, as_json: bool) -> None:
     """List who has certificates, until when, by which authority.
 
-    STATE foreign: the authority counts no more, nor does the certificate.
+    STATE foreign: the authority counts no more, nor does the certificate. Two authorities: the latest certificate is by the second one, and
+    nobody has come by it yet.
     """
     with client(app) as asked:
         items, revision = whole(asked, "certificates")
@@ -249,7 +250,8 @@ def certificate_list(app: App, as_json: bool) -> None:
         one = item["certificate"]
         ended = one["until"] <= app.clock.wall()
         state = "revoked" if item["revoked"] else "ended" if ended else "foreign" if item.get("foreign") else "counts"
-        return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), one["authority"]
+        by = f"{one['before']}, then {one['authority']}" if one.get("before") else one["authority"]
+        return one["role"], names.get(one["name"], one["name"]), state, _time(one["until"]), by
 
     show_list(items, revision, ("ROLE", "NAME", "STATE", "UNTIL", "AUTHORITY"), row, as_json, "nobody has a certificate")
 
@@ -317,32 +319,56 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
 def _node_joined(app: App, join: Callable[..., Any], name: str, about: dict[str, Any]) -> tuple[Membership, Any]:
     """Let this machine join as a node; give who it is, and what it has joined with. Raises as ``join`` does.
 
-    One that does not know who it was becomes the node that the token is for, unless ``name`` is another one's.
+    One that does not know who it was becomes the node that the token is for, unless ``name`` is another one's. So does one that only has
+    a UUID of a join that nobody has answered (503, or cut off): no registry knows it by that.
     """
     problem, there = import_module("netregistry.client").Problem, membership.read(app.paths)
+    before = None if there is None or _unanswered(app, there) else there
     called = name or (there.name if there is not None else os.uname().nodename.partition(".")[0])
     me = Membership(there.uuid if there is not None else app.new_uuid(), called)
     try:
-        return me, _joined_as(app, join, me, there, about)
+        return me, _joined_as(app, join, me, before, about)
     except problem as refused:
         uuid, known = refused.document.get("node", ""), refused.document.get("called", "")
-        if there is not None or refused.kind != "token" or not validate.is_uuid(str(uuid)) or (name and known not in ("", name)):
+        if before is not None or refused.kind != "token" or not validate.is_uuid(str(uuid)) or (name and known not in ("", name)):
             raise
     me = Membership(str(uuid), validate.name(str(known), "name") if known else called)
     return me, _joined_as(app, join, me, None, about)
 
 
+def _unanswered(app: App, there: Membership) -> bool:
+    """Tell whether this machine has its UUID of a join that no registry has answered."""
+    if import_module("netregistry.joining").begun(app.paths.lib) != there.uuid:
+        return False
+    try:
+        found = import_module("netregistry.credentials").read(app.paths.lib, "node")
+    except HostRefused:
+        return True
+    return found is None or found.name != there.uuid  # one that was cut off behind the answer is in
+
+
 def _joined_as(app: App, join: Callable[..., Any], me: Membership, before: Membership | None, about: dict[str, Any]) -> Any:
     """Let this machine join as ``me``; give what it has joined with. One that is refused is what it was ``before``."""
+    joining = import_module("netregistry.joining")
+
+    def begin() -> None:
+        if before is None:
+            joining.begin(app.paths.lib, me.uuid)
+        membership.write(app.paths, me)
+
     try:
         # kept before it is asked for: a node that is cut off then asks again under the same UUID
-        return join({"uuid": me.uuid, "name": me.name, **about}, partial(membership.write, app.paths, me))
+        found = join({"uuid": me.uuid, "name": me.name, **about}, begin)
     except import_module("netregistry.client").Problem as refused:
-        if not refused.retry and before is None:
-            membership.remove(app.paths)
-        elif not refused.retry and before is not None:
-            membership.write(app.paths, before)
+        if not refused.retry:
+            if before is None:
+                membership.remove(app.paths)
+            else:
+                membership.write(app.paths, before)
+            joining.over(app.paths.lib)
         raise
+    joining.over(app.paths.lib)
+    return found
 
 
 def _given(text: str) -> str:

@@ -368,6 +368,8 @@ def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_jso
         if not dry_run:
             membership.write(app.paths, me)  # first: a node that is cut off here asks again under the same UUID
         said = asked.change("POST", "nodes", body, dry_run=dry_run)
+        if not dry_run:
+            import_module("netregistry.joining").over(app.paths.lib)  # of a join by a token that was not answered
     show_change(said, f"node {name} joined: {me.uuid}", dry_run, as_json)
 
 

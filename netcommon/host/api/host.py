@@ -448,6 +448,10 @@ class Host(Protocol):
         """
         ...
 
+    def begin(self) -> None:
+        """Begins a hook's call: that a service did not answer one before is forgotten."""
+        ...
+
     def close(self) -> None:
         """Closes what is open; the next request opens it again."""
         ...

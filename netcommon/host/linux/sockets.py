@@ -73,6 +73,11 @@ class Sockets:
         if self._nftables is not None:
             self._nftables.close()
 
+    def begin(self) -> None:
+        """See Host."""
+        if self._ovsdb is not None:
+            self._ovsdb.begin()
+
     def lingering(self) -> list[int]:
         """The descriptors whose last close waits for a grace period of RCU in the kernel, 10 to 30 ms.
 

@@ -166,9 +166,10 @@ LEAST = 0.25
 
 
 class Deadline:
-    """``limit`` seconds for a request; after one that was not answered, only a little for each, until that is ``limit`` seconds ago.
+    """``limit`` seconds for a request; after one not answered in these, only a little for each, until that is ``limit`` seconds ago.
 
-    An up whose port ovs-vswitchd has not taken in must undo it, and the same ovs-vswitchd is to be waited for again.
+    An up whose port ovs-vswitchd has not taken in must undo it, and the same ovs-vswitchd is to be waited for again. What is not
+    answered in the little while says nothing more: a database that takes a second for each answer is given its time again.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
@@ -187,4 +188,9 @@ class Deadline:
 
     def lost(self) -> None:
         """A wait was in vain."""
-        self._until = self._clock() + self._limit
+        if not self.spent:
+            self._until = self._clock() + self._limit
+
+    def forget(self) -> None:
+        """A hook's call begins: whatever one before has met, this one has its time."""
+        self._until = self._clock() - 1

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DATABASE = "Open_vSwitch"
 
 BRIEFLY = 0.5  #: seconds for a question whose answer is not needed
+SILENT = 1.0  #: seconds after one that was not answered in that time until the next is asked
 
 #: Of a bridge.
 BRIDGE_COLUMNS = ["name", "controller", "datapath_type"]
@@ -40,6 +41,12 @@ class OvsReader:
     def __init__(self, path: str, timeout: float, clock: Callable[[], float], kept: str = "") -> None:
         self.rpc, self._kept = JsonRpc(path, clock), kept
         self.deadline, self._clock = Deadline(timeout, clock), clock
+        self._silent = clock() - 1  #: until when nobody is asked whose answer is not needed
+
+    def begin(self) -> None:
+        """See Host."""
+        self.deadline.forget()
+        self._silent = self._clock() - 1
 
     def close(self) -> None:
         self.rpc.close()
@@ -76,15 +83,21 @@ class OvsReader:
             return None
 
     def held(self, name: str) -> OvsPort | None:
-        """The port of that name; None too where the database does not answer within BRIEFLY, or has just not answered another."""
-        if self.deadline.spent:
+        """The port of that name; None too where the database does not answer within BRIEFLY, or has not answered another a moment ago.
+
+        Who asks keeps a guest out of another's network by it: what else has waited for the database in vain says nothing here.
+        """
+        if self._clock() < self._silent:
             return None
+        spent = self.deadline.spent
         try:
             return self._port(name, self._clock() + min(self._timeout, BRIEFLY))
         except FileNotFoundError:
             return None
         except TryAgain:
-            self.deadline.lost()
+            self._silent = self._clock() + SILENT
+            if not spent:  # nor does so short a wait say anything of others
+                self.deadline.forget()
             return None
 
     def ports(self) -> Sequence[OvsPort]:

@@ -42,6 +42,7 @@ RECEIVE = 1 << 16
 QUEUE = 4 << 20  #: bytes of answers the kernel may queue for us
 BATCH_BYTES, BATCH_MESSAGES = 32768, 128  #: what we put in one send: its answers must fit the queue even of an unprivileged caller
 MAX_ERRNO = 4095  #: linux/err.h
+LAST = (1 << 32) - 1  #: the highest sequence number that a message can have
 ANEW = 64  #: of so many times that a listing is known to be too long it is begun once
 INTERRUPTED = 8  #: how often an interrupted dump is asked for anew
 
@@ -244,6 +245,8 @@ class Netlink:
 
     def _send(self, messages: Sequence[Encoded], flags: int) -> int:
         """Sends them at once; returns the last one's sequence number, those before count down from it."""
+        if self._sequence > LAST - len(messages):
+            self._sequence = 0  # what was asked so long ago is answered, or will not be
         parts: list[bytes] = []
         for kind, own, body in messages:
             self._sequence += 1

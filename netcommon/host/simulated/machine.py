@@ -61,6 +61,9 @@ class Machine:
     def identity(self) -> Identity:
         return self._identity
 
+    def begin(self) -> None:
+        """Nobody is waited for."""
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -168,7 +168,7 @@ def _step(node: Node, view: View, record: Record, operation: Operation, report: 
         holds, differs = HOLDS, "nobody looks after it: [ganeti] tap_alias is off by now"
     elif there:
         try:
-            found = drift_of(node, view, record, [operation])
+            found = drift_of(node, view, record, [operation], strict=True)
             holds, differs = (DIFFERS, found[0][1]) if found else (HOLDS, dict(report.idle).get(operation.describe(), ""))
         except NetcommonError as error:
             differs = f"cannot be told: {error}"

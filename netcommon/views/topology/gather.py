@@ -41,7 +41,7 @@ def _one_by_one(node: Node, view: View, record: Record) -> tuple[Report, tuple[D
         if not execute.looked_after(node, operation):
             continue
         try:
-            drift += [(each.describe(), text) for each, text in drift_of(node, view, record, [operation])]
+            drift += [(each.describe(), text) for each, text in drift_of(node, view, record, [operation], strict=True)]
         except NetcommonError as error:
             untold.append(Drift(operation.describe(), str(error)))
     lost = NOTHING

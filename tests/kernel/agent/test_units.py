@@ -75,6 +75,13 @@ def test_systemd_would_say_so(units: list[Path]) -> None:
     assert "NoNewPriviliges" in verified(units[0])
 
 
+def test_the_agent_may_read_what_a_hook_reads() -> None:
+    """The site's settings, extensions and scripts may be links into /root or /home, and are the same for both."""
+    found = settings(AGENT)
+    assert found["ProtectHome"] == ["read-only"]
+    assert not {"InaccessiblePaths", "TemporaryFileSystem", "RootDirectory", "ExecPaths", "NoExecPaths"} & found.keys()
+
+
 @pytest.mark.parametrize("name", EXPOSURE)
 def test_what_a_daemon_is_exposed_to(units: list[Path], name: str) -> None:
     (unit,) = [unit for unit in units if unit.name == name]

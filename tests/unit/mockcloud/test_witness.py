@@ -54,6 +54,14 @@ def test_a_target_that_tells_first_is_a_move_and_for_how_long_is_said() -> None:
     assert judge.wrong == ["revision 6: NIC nic1 runs on a and b"], "it was no move"
 
 
+def test_a_routed_nic_is_announced_by_nobody() -> None:
+    there = [[seen("a", ONE, "running", mode="routed")], [seen("b", ONE, "running", mode="routed")]]
+    assert judged(*there).wrong == []
+    assert judged(*there, [seen("c", ONE, "running", mode="routed"), Changed("alive/c", b"{}")]).wrong == [
+        "revision 4: NIC nic1 runs on a and b and c"
+    ]
+
+
 def test_what_a_dead_node_has_counts_when_it_is_back() -> None:
     there = [[seen("a", ONE, "running")], [Changed("alive/a", None)], [seen("b", ONE, "running")]]
     assert judged(*there).wrong == []

@@ -24,8 +24,9 @@ from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.lifecycle import run_effects
 from netcommon.lifecycle.context import Clock
 from netcommon.log import recording
-from runtime.errors import TryAgain
-from tests.support.sim import Sim, nic
+from runtime.errors import HostRefused, TryAgain
+from runtime.record import Record
+from tests.support.sim import UUIDS, Sim, nic
 
 
 class Place:
@@ -61,7 +62,7 @@ class Place:
             alarms=None,
             make_log=lambda: self.log,
         )
-        monkeypatch.setattr(run_effects, "arrived", lambda node, record, log, view: self.announced.append(record.device))
+        monkeypatch.setattr(run_effects, "arrived", lambda node, record, log, *_view, **_more: self.announced.append(record.device))
         around = Surroundings(make_pool=self._pool)
         self.jobs = Dispatcher(state, self.loop, nics, self.drift, self.repairs, random.Random(1), around)
 
@@ -174,3 +175,41 @@ def test_what_does_not_hold_is_looked_at_by_itself(place: Place) -> None:
     assert place.sim.picture() != up
     place.compare()
     assert place.jobs.looks == 1 and place.sim.picture() == up
+
+
+def _beside(place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception, seconds: float = 0) -> object:
+    """Bring a second NIC of the same mode up and take its rule away; a look at the first one takes ``seconds`` and raises ``error``.
+
+    Return the node's rules as they were before.
+    """
+    place.sim.tap("tap1")
+    place.sim.up(nic("routed, table", INTERFACE="tap1", INTERFACE_UUID=UUIDS[1], IP="10.0.0.6", MAC="aa:00:00:00:00:06", INSTANCE="web2"))
+    up = place.sim.picture()["rules"]
+    place.sim.host.kernel.delete_rule(Rule(AF_INET, 500, "tap1", 100))
+    assert place.sim.picture()["rules"] != up
+    examine = place.worker.reconciler.examine
+
+    def examined(record: Record, *given: Any) -> object:
+        if record.uuid != UUIDS[0]:
+            return examine(record, *given)
+        place.now += seconds
+        raise error
+
+    monkeypatch.setattr(place.worker.reconciler, "keys", lambda: sorted(UUIDS[:2]))  # the one that fails comes first
+    monkeypatch.setattr(place.worker.reconciler, "examine", examined)
+    return up
+
+
+@pytest.mark.parametrize("error", [HostRefused("'/srv/dhcp' has mode 0775"), TryAgain("a service of the site's is busy")], ids=repr)
+def test_what_keeps_one_nic_from_being_looked_at_keeps_no_other(place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    up = _beside(place, monkeypatch, error)
+    place.compare()
+    assert place.sim.picture()["rules"] == up
+    assert sum(str(error) in line and "web1/0" in line for line in place.lines) == 1, place.lines
+
+
+def test_nobody_waits_for_what_does_not_answer_another_nic_of_its_mode(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    up = _beside(place, monkeypatch, TryAgain("OVSDB: no answer in time"), seconds=10)
+    place.compare()
+    assert place.sim.picture()["rules"] != up
+    assert any("NICs of mode routed are looked at later: OVSDB" in line for line in place.lines), place.lines

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netagent.loop import Loop
+from netagent.loop import CROWD, Loop
 from netagent.reconcile.keyed_pool import Key, Keyed, Pool
 from tests.support.netns import wait_until
 
@@ -52,6 +52,21 @@ def test_timers_run_in_order(loop: Loop, clock: Hand) -> None:
     clock.now = 52
     loop.turn(0)
     assert ran == ["a", "b", "c"]
+
+
+def test_cancelled_timers_go_long_before_their_time(loop: Loop, clock: Hand) -> None:
+    """One that is set anew for a time in 90 days, whenever something is heard of: the ones before are behind another that lives."""
+    ran: list[str] = []
+    alive = [loop.at(100 + number, lambda number=number: ran.append(f"{number}")) for number in range(CROWD)]  # type: ignore[misc]
+    last = loop.at(9e6, lambda: ran.append("end"))
+    for _ in range(20 * CROWD):
+        last.cancel()
+        last = loop.at(9e6, lambda: ran.append("end"))
+    assert len(loop._timers) <= 2 * (len(alive) + 1) + 1
+    alive[1].cancel()
+    clock.now = 1e7
+    loop.turn(0)
+    assert ran == ["0", *(f"{number}" for number in range(2, CROWD)), "end"]
 
 
 def test_a_timer_may_set_another(loop: Loop, clock: Hand) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from netagent import dispatcher as module
 from netagent.dispatcher import Dispatcher
 from netagent.index import Nics
-from netagent.loop import Loop
+from netagent.loop import Loop, Timer
 from netagent.observe.alarms import Alarms
 from netagent.observe.metrics import Metrics
 from netagent.option_ends import REFUSED
@@ -142,6 +142,27 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     yield made
     assert made.errors == []
     made.loop.close()
+
+
+def test_the_timer_of_the_first_end_is_set_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often something is heard of the NIC until then."""
+    place.change(A, 5.0)
+    asked: list[float] = []
+    at = place.loop.at
+
+    def noted(when: float, action: Callable[[], None]) -> Timer:
+        asked.append(when)
+        return at(when, action)
+
+    monkeypatch.setattr(place.loop, "at", noted)
+    for _ in range(20):
+        place.jobs.options_altered(A)
+        place.turn()
+    assert asked == []
+    place.change(B, 2.0)
+    assert len(asked) == 1 and asked[0] < place.begun + 5
+    place.run(6.0)
+    assert place.holding == set()
 
 
 def test_one_that_is_refused_holds_up_no_other(place: Place) -> None:

@@ -73,7 +73,7 @@ def test_ids(registry: Registry) -> None:
     assert stolen.status in (404, 409)
     assert registry.refused("network.add", "", {"name": "x"}, id="13264fb6-0667-415f-9a43-786dc01cbf24")["field"] == "id"
     assert registry.refused("network.add", "", {"name": "x"}, id="x")["field"] == "id"
-    assert registry.refused("network.add", "", {"name": "x"}, id=new_id(registry.time + 400, 1))["field"] == "id"
+    assert registry.refused("network.add", "", {"name": "x"}, id=new_id(registry.time + 400, 1))["kind"] == "outdated"
     registry.do("network.add", "", {"name": "y"}, id=new_id(registry.time + 200, 1))
 
 
@@ -121,9 +121,9 @@ def test_a_history_that_was_cut_under_a_fast_clock_keeps_nobody_off(registry: Re
     registry.do("network.set", blue, {"mtu": 1300}, id=new_id(behind, 5))
     early = registry.refused("network.set", blue, {"mtu": 1300}, id=new_id(behind + 400, 5))
     said = re.search(r"made at (.{25}), which is not yet", early["detail"])
-    assert early["kind"] == "invalid" and said and datetime.fromisoformat(said[1]).timestamp() == int(behind + 400)
+    assert early["kind"] == "outdated" and said and datetime.fromisoformat(said[1]).timestamp() == int(behind + 400)
     early = registry.refused("network.set", blue, {"mtu": 1300}, id="ffffffff-ffff-7fff-bfff-ffffffffffff")
-    assert early["kind"] == "invalid" and "281474976711 s after 1970" in early["detail"], "a year that no calendar has"
+    assert early["kind"] == "outdated" and "281474976711 s after 1970" in early["detail"], "a year that no calendar has"
     nic = registry.nic(
         options=[{"name": "isolated", "value": "yes", "until": registry.time + 10}], id=new_id(problem["floor"] // 1000 + 1, 6)
     )

@@ -171,6 +171,9 @@ class Asked:
     def change(self, _method: str, _what: str) -> Any:
         return type("Said", (), {"body": self._issued})()
 
+    def close(self) -> None:
+        """Close nothing."""
+
 
 def kept(folder: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}

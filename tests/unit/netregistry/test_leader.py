@@ -7,12 +7,16 @@ from itertools import pairwise
 import pytest
 
 from netregistry import leader
+from netregistry.actions import ACTIONS
 from netregistry.draft import Draft
 from netregistry.local import Local
-from netregistry.model.history import Identity
-from netregistry.request import new_id
-from netregistry.stores.base import Compacted, Unavailable
-from tests.support.registry import OPERATOR, Registry
+from netregistry.model import keys
+from netregistry.model.codec import dump
+from netregistry.model.history import Entry, Identity, Ledger
+from netregistry.refusal import Refused
+from netregistry.request import Done, Part, new_id
+from netregistry.stores.base import Compacted, Put, Unavailable
+from tests.support.registry import GANETI, OPERATOR, Registry
 
 
 def test_options_end_at_their_time(registry: Registry) -> None:
@@ -244,3 +248,57 @@ def test_what_is_never_given_out_is_not_remembered_for_ever(registry: Registry) 
         registry.do("claim.release", key)
         assert registry.claim(key) is None
         assert registry.refused("claim.release", key)["kind"] == "missing"
+
+
+def test_options_of_many_large_nics_end_and_what_else_is_due_too(registry: Registry) -> None:
+    """Fifty at once were more than an entry of the history takes: none ended, and nothing else that time does was done, without a word."""
+    blue, until = registry.network(subnet="192.0.2.0/30"), registry.time + 100
+    gone = registry.nic(network=blue, allocate=["ipv4"])
+    tags, options = [f"{number:0120}" for number in range(100)], [{"name": "isolated", "value": "yes", "until": until}]
+    nics = []
+    for number in range(60):
+        nics.append(registry.nic(GANETI, instance=f"web{number}", index=0, mac=f"aa:00:00:00:00:{number:02x}", tags=tags))
+        registry.do("nic.set", nics[-1].uuid, {"options": options})
+    registry.do("nic.delete", gone.uuid)
+    registry.passes(100)
+    assert [nic.uuid for nic in nics if registry.wanted(nic.uuid).options] == []
+    registry.passes(3600)
+    again = [registry.nic(network=blue, allocate=["ipv4"]).addresses for _ in range(2)]
+    assert again[1] == gone.addresses, "its quarantine is over"
+
+
+def test_what_is_refused_by_time_keeps_nothing_else_waiting_and_is_told(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [{"name": "isolated", "value": "yes", "until": registry.time + 100}]
+    kept, gone = registry.nic(options=options), registry.nic()
+    registry.do("nic.delete", gone.uuid)
+
+    def refuses(_draft: Draft, _part: Part) -> Done:
+        raise Refused("too-large", "it is too large")
+
+    monkeypatch.setitem(ACTIONS, "options.end", ACTIONS["options.end"]._replace(rule=refuses))
+    with pytest.raises(Refused, match=r"options\.end is refused: it is too large"):
+        registry.passes(3700)
+    claim = registry.claim(f"macs/none/{gone.mac}")
+    assert registry.wanted(kept.uuid).options and (claim is None or claim.standing != "quarantined")
+
+
+def test_a_long_history_is_cut_by_and_by(registry: Registry) -> None:
+    """A million entries took a minute of one turn, in which nobody was answered; the watchdog would have killed the service in it."""
+    old = registry.time - 30 * 86400
+    requests = [new_id(old + number, number) for number in range(4000)]
+    for begin in range(0, len(requests), 100):
+        entries = [
+            Entry(begin + place + 1, each, old, OPERATOR, "nic.set", "", (), 200)
+            for place, each in enumerate(requests[begin : begin + 100])
+        ]
+        registry.store.commit((), [Put(keys.history(entry.request), dump(entry)) for entry in entries])
+    registry.store.commit((), [Put(keys.LEDGER, dump(Ledger(len(requests), len(requests))))])
+    registry.local.catch_up()
+    registry.do("settings.set", "", {"history_entries": 1000})
+    kept = [registry.local.view.ledger.kept]
+    registry.time += 61  # by then the history's length is looked at
+    while kept[-1] > 1000:
+        registry.passes(1)
+        kept.append(registry.local.view.ledger.kept)
+        assert 0 < kept[-2] - kept[-1] <= 1000, "in each turn, and no more than others can wait for"
+    assert len(registry.store.list("history/").items) == kept[-1] == 1000

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from netregistry.draft import Commit
+from netregistry.local import Local
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.rules.nodes import SETTLING
@@ -76,6 +79,7 @@ def test_a_migration_whose_target_tells_first(two: Nodes) -> None:
     two.says(1, "running")
     assert (two.shown.state, two.shown.nodes) == ("moving", (two.nodes[0].name, two.nodes[1].name))
     two.says(1, "running", applied="first:7")
+    two.registry.passes(1)
     two.registry.passes(SETTLING - 1)
     assert two.shown.state == "moving"
     two.says(0, "stopped")
@@ -92,10 +96,32 @@ def test_a_source_that_goes_on_is_a_conflict_in_the_end(two: Nodes, said_again: 
     two.says(1, "running")
     for number in said_again:
         two.says(number, "running", since=7.0)
+    two.registry.passes(1)
+    assert two.shown.state == "moving"
     two.registry.passes(SETTLING + 1)
     assert two.shown.state == "conflict"
     for number in said_again:
         two.says(number, "running", since=8.0)
+    assert two.shown.state == "conflict"
+
+
+@pytest.mark.parametrize("before", ["", "stopped"])
+def test_a_routed_nic_is_announced_by_nobody(two: Nodes, before: str) -> None:
+    """Ganeti makes no up for it at the target before the guest runs there."""
+    two.says(0, "running", mode="routed")
+    if before:
+        two.says(1, before)
+    two.says(1, "running", mode="routed")
+    assert two.shown.state == "moving"
+    two.says(0, "stopped")
+    assert two.shown.state == "running"
+
+
+def test_a_routed_nic_that_goes_on_running_twice_is_a_conflict_in_the_end(two: Nodes) -> None:
+    two.says(0, "running", mode="routed")
+    two.says(1, "running", mode="routed")
+    two.registry.passes(0)
+    two.registry.passes(SETTLING + 1)
     assert two.shown.state == "conflict"
 
 
@@ -104,8 +130,52 @@ def test_a_clock_that_was_fast_at_an_arrival_hides_no_conflict(two: Nodes) -> No
     two.says(1, "incoming")
     two.says(1, "running")
     two.registry.time -= 3600
-    two.registry.local.work()
+    for _ in range(int(SETTLING) + 1):
+        two.registry.passes(1)
     assert two.shown.state == "conflict"
+
+
+@pytest.mark.parametrize("skew", [0.0, -0.5, -2.0, -290.0, 9.0, 290.0], ids=str)
+def test_how_long_a_migration_has_goes_by_no_other_services_clock(two: Nodes, skew: float) -> None:
+    """The target tells one service, and another one leads, whose clock is another one: by that it was a conflict at once."""
+    leading = Local(two.registry.store, lambda: two.registry.time + skew, "leading")
+    two.says(0, "running")
+    two.says(1, "incoming")
+    two.says(1, "running")
+    for second in range(1, int(SETTLING) + 3):
+        leading.work()
+        two.registry.local.catch_up()
+        assert two.shown.state == ("moving" if second <= SETTLING else "conflict"), second
+        if second == 5:
+            two.says(1, "running", applied="first:7")
+            other = Local(two.registry.store, lambda: two.registry.time - skew, "other")
+            body = {"after": other.view.shown_revision(f"reports/{two.nodes[1].name}"), "nics": [{"nic": two.nic.uuid, "state": "running"}]}
+            assert other.answer(two.registry.call("report", "", body), two.nodes[1]).status == 200
+        two.registry.time += 1
+
+
+def test_a_report_that_goes_while_others_are_settled(two: Nodes) -> None:
+    """Another service takes in that the guest is off between two commits of the leader: its turn ended with an AttributeError."""
+    nics = [two.nic, *(two.registry.nic(instance=f"web{number}") for number in range(2, 4))]
+    for number, state in ((0, "running"), (1, "incoming"), (1, "running")):
+        reports = [{"nic": nic.uuid, "state": state} for nic in nics]
+        assert two.registry.report(two.nodes[number], *reports).status == 200
+    leading = Local(two.registry.store, lambda: two.registry.time, "leading")
+    leading.work()
+    two.registry.time += SETTLING + 1
+    leading.catch_up()
+    steps, removed = leading.leader.work(), sorted(nic.uuid for nic in nics)[-1:]
+    effect, settled = next(steps), 0
+    with suppress(StopIteration):
+        while True:
+            result = leading.do(effect)
+            if isinstance(effect, Commit) and effect.tests[0].key.startswith("seen/"):
+                settled += 1
+                if removed:
+                    assert two.registry.report(two.nodes[1], removed=tuple(removed)).status == 200
+                    removed = []
+            effect = steps.send(result)
+    assert settled == 2 and [each for each in leading.view.all("seen").values() if each.settles] == []
 
 
 def test_what_a_third_node_runs_is_a_conflict_at_once() -> None:

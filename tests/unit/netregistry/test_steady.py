@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from netregistry.local import Local
+from netregistry.request import Call, new_id
 from netregistry.service.limits import Limits
 from netregistry.service.registry import Registry as Serving
 from netregistry.stores.sqlite import SqliteStore
-from tests.support.registry import Registry
+from tests.support.registry import OPERATOR, Registry
 from tests.support.service import Lines
 
 DAY = 86400.0
@@ -33,6 +34,10 @@ class World(Registry):
         self.time += seconds
         self.passed += seconds
         self.turn()
+
+    def everything(self) -> dict[str, bytes]:
+        """Give all but what the leader writes of its clock."""
+        return {key: value for key, value in super().everything().items() if key != "clock"}
 
     def turn(self) -> None:
         if isinstance(self.store, SqliteStore):
@@ -154,3 +159,76 @@ def test_a_service_says_that_its_clock_was_set() -> None:
     registry.tick()
     assert len(log.lines) == 1
     registry.close()
+
+
+def serving(store: SqliteStore, time: list[float], passed: list[float], log: Lines) -> Serving:
+    return Serving(store, "1", log, Limits(), lambda: time[0], lambda: passed[0])
+
+
+@pytest.mark.parametrize("wrong", [2 * DAY, -3600.0], ids=["quiet-for-two-days", "back"])
+def test_a_service_says_that_its_clock_looks_wrong_at_the_start(wrong: float) -> None:
+    """Options stayed beyond their end for an hour or more, and nobody was told why."""
+    time, passed, log = [1_800_000_000.0], [0.0], Lines()
+    store = SqliteStore.create(":memory:", "first")
+    first = serving(store, time, passed, log)
+    assert first.answer(Call(new_id(time[0], 1), "nic.add", "", {}), OPERATOR).status == 201
+    first.tick()
+    assert log.lines == [] and first.look("status", "", {}, OPERATOR)[0].body["held"] == 0
+    time[0] += wrong
+    registry = serving(store, time, passed, log)
+    registry.tick()
+    registry.tick()
+    (line,) = [line for line in log.lines if "clock" in line]
+    assert "the clock may be wrong" in line and "stay for an hour" in line
+    assert registry.look("status", "", {}, OPERATOR)[0].body["held"] == 3600
+    for each in (time, passed):
+        each[0] += 3601
+    assert registry.look("status", "", {}, OPERATOR)[0].body["held"] == 0
+    registry.close()
+
+
+def lives(world: World, days: int, hours: float) -> None:
+    """Let days pass, in which the service is started anew every so many hours, and is away for some minutes each time."""
+    for _ in range(int(days * 24 / hours)):
+        for _ in range(int(hours)):
+            world.goes(3600)
+        world.goes(0)
+        world.time += 300
+        world.passed += 300
+        world.start()
+
+
+def test_a_service_that_is_restarted_each_day_forgets_too(world: World) -> None:
+    """Since when its clock has gone without a jump is kept: it takes a day of that, which none of its lives had."""
+    world.do("token.add", "", {"id": "11111111", "proof": "0" * 64, "role": "reader", "name": "ann", "seconds": 3600})
+    world.local.run(world.local.leader.elected(10.0))
+    lives(world, 1, 23)
+    assert world.local.view.all("tokens")
+    lives(world, 2, 23)
+    assert not world.local.view.all("tokens")
+
+
+def test_a_service_that_was_away_for_long_or_has_jumped_begins_anew(world: World) -> None:
+    revoked(world)
+    world.goes(366.5 * DAY - 2 * DAY)
+    for _ in range(30):
+        world.goes(3600)
+    assert world.local.leader._steady.forgets
+    world.time += 7200  # while no service looked
+    world.start()
+    assert not world.local.leader._steady.forgets
+    for _ in range(25):
+        world.goes(3600)
+    assert world.local.leader._steady.forgets
+    world.jumps(YEARS)
+    world.start()
+    assert not world.local.leader._steady.forgets, "also where it is started again after that"
+
+
+def test_a_quiet_registry_that_is_started_again_holds_nothing_up(world: World) -> None:
+    """Nothing was asked of it for days, but its clock was looked at: it is right."""
+    world.do("nic.delete", world.nic().uuid)
+    for _ in range(80):
+        world.goes(3600)
+    world.start()
+    assert world.local.leader.held == 0.0 and world.local.leader.look() == ""

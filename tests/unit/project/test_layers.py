@@ -40,7 +40,7 @@ MODULES = frozenset(source.module for source in PRODUCT)
 PACKAGES = {"runtime": ("runtime",), "netcommon": ("runtime", "netcommon"), "netagent": ("runtime", "netcommon", "netagent")}
 #: The registry takes what a NIC's options and values may be from the library, and nothing that touches a host.
 PACKAGES["netregistry"] = ("runtime", "netregistry", "netcommon.options.tags", "netcommon.settings.types", "netcommon.process.notify")
-PACKAGES["netregistry"] += ("netcommon.process.socket_file",)
+PACKAGES["netregistry"] += ("netcommon.process.socket_file", "netcommon.settings.etcd_address")
 #: Its side on the node takes what a registry's objects are, and its client; nothing of the service.
 PACKAGES["netagent"] += ("netregistry.client", "netregistry.model", "netregistry.request", "netregistry.rules.masters")
 PACKAGES["netagent"] += ("netregistry.credentials", "netregistry.reach")

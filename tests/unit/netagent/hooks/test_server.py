@@ -8,18 +8,21 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from netagent.hooks import server as serving
 from netagent.hooks import session as warm
-from netagent.hooks.protocol import COMMUNICATING, DOORS, GUARDED, SCRIPTS, Given, Latest, handed_back, limit, read
+from netagent.hooks.protocol import COMMUNICATING, DOORS, GUARDED, SCRIPTS, SETTINGS, Given, Latest, handed_back, limit, read
 from netagent.hooks.server import Serving
 from netagent.service import Service
 from netcommon.doors.agent_report import SO_NETNS_COOKIE
 from netcommon.doors.call import Door
 from netcommon.host.api.host import Identity
+from netcommon.host.linux.host import LinuxHost
+from netcommon.lifecycle.context import Clock
 from netcommon.scripts.site import GUARD
 from netcommon.settings.model import Settings
 from runtime.errors import NicInvalid
@@ -96,6 +99,33 @@ class TestHandingBack:
         path.chmod(0o755)
         assert self.why(paths, "tap0") == SCRIPTS
 
+    @pytest.mark.parametrize(
+        "link", ["", "network", "network/routed", "network/routed/up", "kvm-vif-bridge", "kvm-ifdown-custom", "kvm-ifup-os"]
+    )
+    def test_a_link_of_ganetis_to_what_is_not_to_be_seen(self, paths: Paths, link: str) -> None:
+        """The sandbox of the agent's unit may hide where it leads (PrivateTmp=): a hook sees it."""
+        self.leads_nowhere(paths, f"{paths.ganeti_etc}/{link}".rstrip("/"))
+
+    @pytest.mark.parametrize("link", ["", "ifup.d", "ifdown.d", "ifup.d/site"])
+    def test_a_link_of_ours_to_what_is_not_to_be_seen(self, paths: Paths, link: str) -> None:
+        self.leads_nowhere(paths, f"{paths.etc}/{link}".rstrip("/"))
+
+    def leads_nowhere(self, paths: Paths, link: str) -> None:
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        if os.path.isdir(link):
+            os.rmdir(link)
+        os.symlink(f"{paths.etc}.hidden", link)
+        assert self.why(paths, "tap0") == SCRIPTS
+        os.remove(link)
+        assert self.why(paths, "tap0") == ""
+
+    def test_files_of_other_names_are_nothing(self, paths: Paths) -> None:
+        for path in (f"{paths.ganeti_etc}/network/other/up", f"{paths.ganeti_etc}/vnc-cluster-password", f"{paths.etc}/ifchange.d/site"):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Path(path).touch(0o755)
+        os.symlink("nowhere", f"{paths.ganeti_etc}/instance-debootstrap")
+        assert self.why(paths, "tap0") == ""
+
     def test_a_call_of_a_script(self, paths: Paths) -> None:
         assert self.why(paths, "tap1", **{GUARD: f"uuid {os.getpid()} tap0"}) == GUARDED
 
@@ -132,6 +162,41 @@ class TestLatestSettings:
         assert Latest(paths, lambda: 0.0).get()[1] == ""
         monkeypatch.setattr("netagent.hooks.protocol.os.access", lambda path, mode: path != f"{tmp_path}/hosts")
         assert Latest(paths, lambda: 0.0).get()[1] == "folders"
+
+    def test_a_folder_that_comes_and_goes_while_the_file_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that was made after the agent's start is read-only in its sandbox; the settings are the same all the time."""
+        paths, hosts = Paths.under(str(tmp_path)), tmp_path / "hosts"
+        os.makedirs(paths.etc)
+        Path(paths.config).write_text(f'[dhcp]\ndnsmasq_folder = "{hosts}"\n')
+        monkeypatch.setattr("netagent.hooks.protocol.os.access", lambda path, mode: path != str(hosts))
+        latest = Latest(paths, lambda: 1e10)
+        assert latest.get()[1] == ""
+        hosts.mkdir()
+        assert latest.get()[1] == "folders"
+        hosts.rmdir()
+        assert latest.get()[1] == ""
+
+
+def test_what_a_call_has_waited_for_in_vain_shortens_nothing_of_the_next(tmp_path: Path) -> None:
+    """A cold hook has a host of its own: it knows of no other's bad luck with Open vSwitch."""
+    host, settings = LinuxHost(Paths.under(str(tmp_path))), Settings()
+    node: Any = SimpleNamespace(host=host, settings=settings, store=SimpleNamespace(stands=lambda: True))
+    database = host.ovsdb
+    database.deadline.lost()
+    kept = warm.Kept(Paths.under(str(tmp_path)), Clock(), lambda _settings: node)
+    assert kept.node(settings) is kept.node(settings) is node
+    assert host.ovsdb is database and not database.deadline.spent
+
+
+def test_settings_in_a_folder_that_is_not_to_be_seen_are_no_defaults(tmp_path: Path) -> None:
+    """The file itself may be a link too: tests/unit/netcommon/settings."""
+    paths = Paths.under(str(tmp_path))
+    os.makedirs(os.path.dirname(paths.etc), exist_ok=True)
+    os.symlink(f"{tmp_path}/root/conf", paths.etc)
+    latest = Latest(paths, lambda: 1e10)
+    assert latest.get() == (None, SETTINGS)
+    os.makedirs(f"{tmp_path}/root/conf")
+    assert latest.get() == (Settings(), ""), "a folder without the file, through a link"
 
 
 class Agent:

@@ -17,10 +17,13 @@ from netagent.reconcile.repair_policy import Repairs
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFlows, Request, SetLink
+from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.check import check
 from netcommon.operations.base import Operation, intent
 from netcommon.operations.flows import cookie_of
 from netcommon.settings.model import Settings
+from runtime.errors import HostRefused
 from runtime.locks import UUID, number
 from runtime.record import APPLYING, CLOSING, REVERTING, UP
 from tests.support.sim import UUIDS, Sim, nic
@@ -259,6 +262,43 @@ def test_what_waits_keeps_nothing_else_from_being_mended(place: Place) -> None:
     assert place.look() == MENDED and place.sim.picture()["rules"] == place.up["rules"]
     place.drop_rule()
     assert place.look() == MENDED
+
+
+def test_what_cannot_be_looked_at_keeps_nothing_else_from_being_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the file of a DHCP server whose folder others can write to by now: it is no reason to leave a guest without its guard."""
+    place = Place(str(tmp_path), "bridged, nfdhcpd")
+
+    def refused(*_given: object) -> object:
+        raise HostRefused("'/var/lib/nfdhcpd' has mode 0775: nobody but root may be able to write to it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryView, "file", refused)
+        place.sim.host.nftables.flush()
+        assert place.sim.picture() != place.up
+        assert place.look() == FAILURE and place.sim.picture() == place.up
+        assert sum("not repaired: '/var/lib/nfdhcpd' has mode 0775" in line for line in place.sim.lines) == 1, place.sim.lines
+        assert place.metrics.counted["netcommon_repairs_total", "file", "failed"] == 1
+        place.sim.host.nftables.flush()
+        assert place.look() == MENDED and place.sim.picture() == place.up, "while the file waits"
+        with pytest.raises(HostRefused, match="0775"):  # netcommon check: that is not known, so neither drift nor good
+            check(place.sim.node, place.sim.host.view(), place.sim.record())
+    place.now = place.result.again
+    assert place.look() == NOTHING
+
+
+def test_of_many_that_are_mended_together_one_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(str(tmp_path), "bridged, nfdhcpd")
+    reconciler, keys = together(place)
+    up = place.sim.picture()
+
+    def refused(*_given: object) -> object:
+        raise HostRefused("'/var/lib/nfdhcpd' has mode 0775: nobody but root may be able to write to it")
+
+    monkeypatch.setattr(MemoryView, "file", refused)
+    place.sim.host.nftables.flush()
+    assert {key: result.did for key, result in reconciler.look_together(keys).items()} == {UUIDS[1]: MENDED}
+    assert place.look() == FAILURE and place.sim.picture() == up, "that one is looked at by itself"
+    assert reconciler.examine(place.sim.record(), place.sim.host.snapshot(), {})[0], "and it stays to be looked at"
 
 
 def test_a_tap_stays_down_while_something_of_its_nic_waits(tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from netcommon.cli.registry_client import client
-from netregistry import credentials
+from netregistry import credentials, joining
 from netregistry.authority import x509
+from netregistry.client import Client
+from netregistry.refusal import Refused
 from netregistry.service.tls import Listening
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 from runtime.folder import Folder
 from tests.support.cli import Cli
 from tests.support.service import Served, served
@@ -94,6 +96,53 @@ def test_a_machine_that_was_installed_anew_is_its_node_again(machines: Machines)
     assert "as node node1" in other("registry", "join", machines.url, text).stdout
     assert me is not None and membership.read(other.paths) == me
     assert len(other.json("registry", "node", "list")["items"]) == 1 and certificates(machines) == {("node", "node1"): "counts"}
+
+
+@pytest.mark.parametrize("cut_off", [False, True], ids=["unavailable", "cut-off"])
+def test_a_machine_that_was_installed_anew_joins_though_its_first_try_was_not_answered(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, cut_off: bool
+) -> None:
+    """The same command again: by the UUID that the first one had made it was another node, for good."""
+    other, issuer = machines.other, machines.service.service.registry.issuer
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    me = membership.read(other.paths)
+    shutil.rmtree(other.paths.lib)
+    text = token(machines, "node", "node1")
+    with monkeypatch.context() as patched:
+        if cut_off:
+            patched.setattr(Client, "change", cut)
+        else:
+            patched.setattr(issuer, "join", away)
+        other("registry", "join", machines.url, text, status=75)
+    made = membership.read(other.paths)
+    assert me is not None and made is not None and made.uuid != me.uuid
+    assert "as node node1" in other("registry", "join", machines.url, text).stdout
+    assert membership.read(other.paths) == me and joining.begun(other.paths.lib) == ""
+    assert certificates(machines) == {("node", "node1"): "counts"}
+
+
+def away(*_given: object) -> None:
+    raise Refused("unavailable", "the store does not answer")
+
+
+def cut(*_given: object) -> None:
+    raise TryAgain("the registry does not answer")
+
+
+def test_a_node_that_is_one_becomes_no_other_by_a_token(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its join was cut off behind the answer, when all but a mark was kept."""
+    other = machines.other
+    third = Cli(other.root.parent / "third")
+    third.root.mkdir()
+    third.new_uuid()  # machines make others
+    third("registry", "join", machines.url, token(machines, "node"), "--name", "node2")
+    with monkeypatch.context() as patched:
+        patched.setattr(joining, "over", cut)
+        other("registry", "join", machines.url, token(machines, "node"), "--name", "node1", status=75)
+    me = membership.read(other.paths)
+    assert me is not None and joining.begun(other.paths.lib) == me.uuid
+    assert "for node" in other("registry", "join", machines.url, token(machines, "node", "node2"), status=69).stderr
+    assert membership.read(other.paths) == me
 
 
 def test_who_is_not_let_in_is_no_node(machines: Machines) -> None:

@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import netcommon
 from netcommon import extension_loader, moved_names
 from netcommon.features import extension_check
 from netcommon.host.api.facts import AF_INET, Route
@@ -19,6 +22,7 @@ from netcommon.lifecycle.check import check, repair
 from netcommon.operations import unusable
 from netcommon.options.model import DEFAULTS
 from netcommon.plan.planner import plan
+from netcommon.settings import load as load_module
 from netcommon.settings.load import load
 from netcommon.settings.model import Settings
 from runtime import modules
@@ -27,6 +31,7 @@ from runtime.nic import Nic
 from runtime.paths import Paths
 from tests.support.bootstrap import ROOT
 from tests.support.cli import Cli, equipped
+from tests.support.netns import wait_until
 from tests.support.sim import BASE, MODES, UUIDS, Sim, nic
 
 EXAMPLE = ROOT / "examples" / "site-extension" / "storage.py"
@@ -234,6 +239,70 @@ class TestLoading:
         settings = Settings(extensions={name: {"adds": "mode"}})
         assert extension_check.operations(nic("ext"), settings, DEFAULTS) == []
         assert sys.modules[f"netcommon.extensions.{name}"].__file__ == str(folder / f"{name}.py")
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_threads_that_ask_while_another_loads_it_get_all_of_it(self, folder: Path, fails: bool) -> None:
+        """The agent's threads serve hooks: after its start, the first guests of many come at once."""
+        last = "raise ValueError('at its end')" if fails else "def plan(nic, settings, options):\n    return []"
+        (folder / "slow.py").write_text(f"import netcommon.told\nnetcommon.told.arrived()\n{last}\n")
+        modules.allow(("slow",), str(folder))
+        begun, seen = threading.Event(), list[str]()
+        threads = [threading.Thread(target=self._ask, args=(seen,)) for _ in range(4)]
+
+        def arrived() -> None:
+            if begun.is_set():
+                return  # where it fails each tries it by itself
+            begun.set()
+            wait_until(lambda: all(self._within(thread, extension_loader.__file__) for thread in threads[1:]) or len(seen) == 3, 10)
+
+        told: Any = ModuleType("netcommon.told")
+        told.arrived = arrived
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "netcommon.told", told)
+            patch.setattr(netcommon, "told", told, raising=False)
+            threads[0].start()
+            assert begun.wait(10)
+            for thread in threads[1:]:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+        expected = "the extension slow cannot be loaded: ValueError: at its end" if fails else "[]"
+        assert [said[: len(expected)] for said in seen] == [expected] * 4
+
+    def test_whoever_reads_the_settings_last_says_which_may_be_loaded(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One of the agent's threads has read the file as it was before it was changed, and goes on after one that reads it now."""
+        old, new = Settings(), SETTINGS
+        first = threading.Thread(target=load, args=(Paths(),))
+        second = threading.Thread(target=load, args=(Paths(),))
+
+        def read(_paths: Paths) -> Settings:
+            if threading.current_thread() is second:
+                return new
+            second.start()
+            wait_until(lambda: not second.is_alive() or self._within(second, load_module.__file__), 10)
+            second.join(0.1)
+            return old
+
+        monkeypatch.setattr(load_module, "_load", read)
+        first.start()
+        first.join(10)
+        second.join(10)
+        assert list(modules.EXTENSIONS) == list(new.extensions)
+
+    @staticmethod
+    def _ask(seen: list[str]) -> None:
+        try:
+            seen.append(str(extension_check.operations(nic("ext"), Settings(extensions={"slow": {"adds": "mode"}}), DEFAULTS)))
+        except SettingsInvalid as error:
+            seen.append(str(error))
+
+    @staticmethod
+    def _within(thread: threading.Thread, file: str) -> bool:
+        """Tell whether the thread runs a function of this file."""
+        frame = sys._current_frames().get(thread.ident or 0)
+        while frame is not None and frame.f_code.co_filename != file:
+            frame = frame.f_back
+        return frame is not None
 
     def test_a_package_and_its_parts(self, folder: Path) -> None:
         (folder / "parted").mkdir()

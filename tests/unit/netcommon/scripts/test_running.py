@@ -145,6 +145,7 @@ def test_what_is_started_to_clean_up_with_is_left_to_do_it(go: Go, tmp_path: Pat
         return listed(path)
 
     monkeypatch.setattr(os, "listdir", slowly)
+    monkeypatch.setattr(runner, "GRACE", 2.0)  # four processes are started meanwhile, on a machine that may be busy
     trap = "sleep 0.2 || touch {here}/hurt; touch {here}/cleaned; exit"
     go(f"#!/bin/sh\n{start}bash -c 'trap \"{trap}\" TERM; sleep 100 & wait'\n", seconds=1.0)
     assert (tmp_path / "cleaned").exists()

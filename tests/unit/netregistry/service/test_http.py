@@ -146,7 +146,7 @@ def test_somebody_elses_field_names_its_master_and_command(service: Served) -> N
 
 def test_the_same_request_is_done_once(service: Served) -> None:
     blue = network(service)
-    refused(service.say("POST", "/v1/nics", {"network": blue}, Idempotency_Key=new_id(NOW * 2, 1)), 400, "invalid", "clocks")
+    refused(service.say("POST", "/v1/nics", {"network": blue}, Idempotency_Key=new_id(NOW * 2, 1)), 409, "outdated", "clocks")
     made = service.say("GET", "/v1/history").body["items"][0]["entry"]["request"]
     key = made[:-1] + ("1" if made[-1] == "0" else "0")  # another one, of now
     first = service.say("POST", "/v1/nics", {"network": blue, "allocate": ["ipv4"]}, Idempotency_Key=key)
@@ -273,23 +273,24 @@ def test_who_asks_for_much_takes_little_of_the_others_time(tmp_path: Path, monke
     with served(tmp_path, Limits(beat=60, each=4)) as service, ThreadPoolExecutor(30) as pool:
         answer = service.service.registry.answer
 
-        def noted(call: Call, who: Identity) -> Response:
+        def noted(call: Call, who: Identity, *more: Any) -> Response:
             order.append(who.name)
             held.wait(SECONDS)
-            return answer(call, who)
+            return answer(call, who, *more)
 
         monkeypatch.setattr(service.service.registry, "answer", noted)
 
         def add(name: str, number: int) -> Said:
             return service.say("POST", "/v1/networks", {"name": f"{name}{number}"}, Netcommon_Role=f"operator:{name}")
 
-        def waiting(number: int) -> bool:
-            return service.service.waiting == number
+        def waiting(in_line: int, all_of_them: int) -> bool:
+            at_the_gate = service.service._gate._doors.values()
+            return service.service.waiting == in_line and sum(map(len, at_the_gate)) == all_of_them
 
         begun = [pool.submit(add, "ann", number) for number in range(20)]
-        service.until(lambda: waiting(20))
+        service.until(lambda: waiting(4, 20))
         begun.append(pool.submit(add, "bob", 0))
-        service.until(lambda: waiting(21))
+        service.until(lambda: waiting(5, 21))
         held.set()
         assert [each.result(SECONDS).status for each in begun] == [201] * 21
     assert sorted(order) == ["ann"] * 20 + ["bob"] and order.index("bob") <= 4
@@ -398,6 +399,23 @@ def test_a_registry_whose_clock_was_fast_is_asked_by_its_time(service: Served) -
     assert client.moment * 1000 > floor, "who chooses the ids knows"
     said = service.say("PATCH", f"/v1/networks/{blue}", {"mtu": 1300}, If_Match="*")
     assert said.status == 200 and made(said.headers["Idempotency-Key"]) > floor
+
+
+def test_who_has_asked_while_the_registrys_clock_was_fast_is_heard_when_it_is_right_again(service: Served) -> None:
+    """It was told a time that is not yet, and made each request behind that: until it was begun anew nothing that it asked for was done."""
+    blue, client, core = network(service), service.client(), service.service.registry.local.core
+    core.now = lambda: time.time() + 10 * 86400
+    assert client.change("PATCH", f"networks/{blue}", {"mtu": 1400}).body["mtu"] == 1400
+    assert client.moment > time.time() + 86400
+    core.now = time.time
+    with pytest.raises(Problem) as refused:
+        client.change("PATCH", f"networks/{blue}", {"mtu": 1300}, key=new_id(client.moment, 1))
+    assert refused.value.kind == "outdated" and client.moment < time.time() + 1, "who chooses the ids knows"
+    client.change("PATCH", f"networks/{blue}", {"mtu": 1500})
+    core.now = lambda: time.time() + 10 * 86400
+    client.change("PATCH", f"networks/{blue}", {"mtu": 1400})
+    core.now = time.time
+    assert client.change("PATCH", f"networks/{blue}", {"mtu": 1500}).body["mtu"] == 1500, "and asks anew by itself"
 
 
 def test_an_entry_of_the_history_that_cannot_be_read_hides_no_other(service: Served) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from netregistry.credentials import Credentials
 from netregistry.model.certificate import Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.service import bodies, tls
+from netregistry.service import bodies, http, tls
+from netregistry.service.http import Service
 from netregistry.service.limits import Limits
+from netregistry.service.registry import Registry as ServedRegistry
 from netregistry.service.streams import OF_ONE, Channel, Streams
 from tests.support.registry import NODES, Registry
-from tests.support.service import SECONDS, served
+from tests.support.service import SECONDS, Lines, served
 from tests.support.tls import secured
 
 AGENT = "cccccccc-1111-4111-8111-111111111111"
@@ -49,6 +52,9 @@ def test_a_nodes_sign_of_life_goes_before_who_only_looks(registry: Registry) -> 
     with pytest.raises(Refused):
         streams.open(view, channel("bob"), "")
     own = channel("", incarnation=AGENT)
+    with pytest.raises(Refused, match="epoch"):
+        streams.open(view, own, "another:1")
+    assert not any(each.ended for each in looking), "nobody makes room for a stream that is refused"
     streams.open(view, own, "")
     assert streams.count == 4 and streams.nodes() == {NODES[0]: AGENT}
     assert [bool(each.ended) for each in looking] == [True, False, False, False], "of who has the most, the longest there"
@@ -89,10 +95,41 @@ def test_bodies_of_one_identity_come_by_few_and_others_need_not_wait(monkeypatch
     asyncio.run(asked())
 
 
+def test_what_one_identity_asks_for_is_not_all_that_may_be_in_line(registry: Registry) -> None:
+    """It waits for its own four places: by many connections it had all others refused, root on the registry's own machine too."""
+    made = Service(ServedRegistry(registry.store, "1", Lines(), Limits()), "1", Limits(waiting=http.KEPT + 5))
+    held, began = threading.Event(), []
+
+    def work(name: str) -> str:
+        began.append(name)
+        assert held.wait(SECONDS)
+        return name
+
+    async def asked(name: str, elsewhere: bool) -> str:
+        http._ASKING.set(("node" if elsewhere else "operator", name, elsewhere))
+        return await made.turn(work, name)
+
+    async def all_of_them() -> None:
+        asking = [asyncio.create_task(asked("mallory", True)) for _ in range(100)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert made.waiting == Limits().each
+        asking += [asyncio.create_task(asked(name, True)) for name in ("ann", "bob")] + [asyncio.create_task(asked("root", False))]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert made.waiting == Limits().each + 2, "bob's was one too many, for the last places are this machine's own"
+        held.set()
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        assert found[:101] == ["mallory"] * 100 + ["ann"] and found[102] == "root"
+        assert isinstance(found[101], Refused) and found[101].kind == "too-many"
+        assert began.index("ann") <= Limits().each and began.index("root") <= Limits().each + 1
+
+    asyncio.run(all_of_them())
+    made.close()
+
+
 def test_the_document_of_the_endpoints_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    from netregistry.service import http
-
     real = http.document
     monkeypatch.setattr(http, "document", lambda version: made.append(version) or real(version))
     with served(tmp_path) as service:

@@ -38,7 +38,7 @@ def test_without_a_token_nobodys_request_is_read(registry: Registry, monkeypatch
         {"token": "0" * 8, "secret": "0" * 32, "request": request(ec.generate_private_key(ec.SECP256R1()))},
     )
     with pytest.raises(Refused) as refused:
-        Issuer(registry.local, "").join(call, STRANGER)
+        Issuer(registry.local, "").join(call, lambda call: registry.local.answer(call, STRANGER))
     assert refused.value.more["reason"] == "token-unknown"
 
 

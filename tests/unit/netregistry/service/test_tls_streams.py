@@ -109,6 +109,30 @@ def test_the_authority_is_rotated_under_open_streams(registry: Secured) -> None:
         assert registry.say("GET", "/v1", None, registry.shown(registry.join("node", found[0].one.name, new=False))).status == 200
 
 
+def test_who_has_not_kept_his_renewed_certificate_is_not_out_without_a_word(registry: Secured) -> None:
+    """The answer is lost, or the disk full: by what was granted he had one of the new authority, and by what he has he was out."""
+    one = registry.join("node", UUIDS[0])
+    (item,) = registry.local.client().get("authorities").body["items"]
+    old = item["authority"]["id"]
+    registry.rotate()
+    with registry.client(one) as client:
+        client.change("POST", "certificates")
+        client.get("nodes")
+    said = registry.local.client().get("certificates").body["items"]
+    assert [(each["certificate"]["before"], each["certificate"]["authority"] == old) for each in said] == [(old, False)]
+    with pytest.raises(Problem, match="1 of the latest"):
+        registry.local.client().change("DELETE", f"authorities/{old}")
+    with registry.client(one) as client:
+        one = credentials.refresh(one, client, time.time())
+    registry.local.client().change("DELETE", f"authorities/{old}")
+    with registry.client(one) as client:
+        client.get("nodes")
+    registry.rotate()
+    with registry.client(one) as client:
+        one = credentials.refresh(one, client, time.time())
+    registry.local.until(lambda: not registry.local.client().get("certificates").body["items"][0]["certificate"]["before"])
+
+
 def test_certificates_are_renewed_under_open_streams(registry: Secured) -> None:
     with streams(registry) as found:
         for each in found:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netregistry.core import AGAIN, ATTEMPTS
 from netregistry.model.certificate import Credential
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
@@ -14,7 +15,7 @@ from netregistry.request import Call, Response, new_id
 from netregistry.service import written
 from netregistry.service.limits import Limits
 from netregistry.service.registry import Registry
-from netregistry.stores.base import Unavailable
+from netregistry.stores.base import Conflict, Unavailable, Unknown
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.registry import NODES, OPERATOR, node
 from tests.support.service import Lines
@@ -95,8 +96,7 @@ def test_a_node_that_says_all_of_many_nics_anew_is_not_held_up(world: World) -> 
 def test_who_is_revoked_is_out_although_the_store_is_full(
     world: World, monkeypatch: pytest.MonkeyPatch, action: str, body: Any, target: str
 ) -> None:
-    authority = {"id": "aaaaaaaa", "fingerprint": "0" * 64, "certificate": "PEM", "until": world.time + 1e8}
-    assert world.ask("authority.add", authority).status == 201
+    authority(world)
     by = Credential("node", NODES[0], "01" * 16, "aaaaaaaa", world.time + 9e6)
     watched = world.registry.watch(node(0), {"node": NODES[0], "incarnation": NODES[1]}, lambda: None, by)
     commit = world.store.commit
@@ -117,3 +117,83 @@ def test_who_is_revoked_is_out_although_the_store_is_full(
     monkeypatch.setattr(world.store, "commit", commit)
     assert world.ask(action, body, OPERATOR, target).status == 200
     assert not world.let_in(node(0))
+
+
+REVOKE = {"role": "node", "name": NODES[0]}
+UNANSWERED: list[Exception] = [Unknown("no answer") for _ in range(AGAIN)]
+ANSWERS: dict[str, list[Exception]] = {
+    "unanswered": UNANSWERED,
+    "unanswered-then-away": [Unknown("no answer"), Unavailable("no member answers")],
+    "overtaken": [Conflict("ledger", 1)] * ATTEMPTS,
+}
+
+
+def authority(world: World) -> None:
+    body = {"id": "aaaaaaaa", "fingerprint": "0" * 64, "certificate": "PEM", "until": world.time + 1e8}
+    assert world.ask("authority.add", body).status == 201
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, world: World, errors: list[Exception]) -> None:
+    """Let the store's next commits fail."""
+    commit, left = world.store.commit, list(errors)
+
+    def failing(*given: Any) -> int:
+        if left:
+            raise left.pop(0)
+        return commit(*given)
+
+    monkeypatch.setattr(world.store, "commit", failing)
+
+
+@pytest.mark.parametrize("errors", ANSWERS.values(), ids=ANSWERS)
+def test_who_is_revoked_is_out_although_nobody_knows_whether_it_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, errors: list[Exception]
+) -> None:
+    """Such as by a disk that fails in the midst of it, or an etcd that has lost its majority: by chance it held, or did not."""
+    authority(world)
+    by = Credential("node", NODES[0], "01" * 16, "aaaaaaaa", world.time + 9e6)
+    watched = world.registry.watch(node(0), {"node": NODES[0], "incarnation": NODES[1]}, lambda: None, by)
+    fails(monkeypatch, world, errors)
+    refused = world.ask("certificate.revoke", REVOKE)
+    assert refused.status == 503 and "meanwhile" in refused.body["detail"]
+    assert not world.let_in(node(0)) and world.let_in(node(1)) and watched.ended
+    assert world.ask("certificate.revoke", REVOKE).status == 200 and not world.let_in(node(0))
+
+
+def test_a_batch_that_revokes_holds_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority(world)
+    parts = [{"action": "network.add", "body": {"name": "blue"}}, {"action": "certificate.revoke", "body": REVOKE}]
+    fails(monkeypatch, world, [Unavailable("full")] * 2)
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("batch", {"parts": parts})
+    assert not world.let_in(node(0)) and world.let_in(node(1))
+    with pytest.raises(Unavailable):
+        world.ask("batch", {"parts": parts[:1]})
+
+
+def test_what_the_rules_refuse_shuts_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse to forget a node that is alive, be the store there or not: it was out until a restart, though nothing of it was to be done."""
+    authority(world)
+    world.registry.heartbeat(node(0), NODES[0], {"incarnation": NODES[1]})
+
+    def away(_key: str) -> None:
+        raise Unavailable("no majority answers")
+
+    monkeypatch.setattr(world.store, "get", away)
+    with pytest.raises(Unavailable):
+        world.ask("node.forget", None, OPERATOR, NODES[0])
+    assert world.let_in(node(0))
+    with pytest.raises(Unavailable):
+        world.ask("certificate.revoke", {"role": "node", "name": "nobody"})
+
+
+def test_who_was_shut_out_is_in_again_when_the_same_command_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came to life at another service meanwhile, which let it in."""
+    authority(world)
+    fails(monkeypatch, world, [Unavailable("full")])
+    with pytest.raises(Refused, match="meanwhile"):
+        world.ask("node.forget", None, OPERATOR, NODES[0])
+    assert not world.let_in(node(0))
+    other = Registry(world.store, "1", Lines(), Limits(), lambda: world.time, lambda: world.time)
+    other.heartbeat(node(0), NODES[0], {"incarnation": NODES[1]})
+    assert world.ask("node.forget", None, OPERATOR, NODES[0]).status == 409 and world.let_in(node(0))

@@ -50,6 +50,15 @@ def test_what_is_one(text: str, found: Place) -> None:
         *("etcd://127.0.0.1,127.0.0.1:2379", "etcd://127.0.0.1?what=1", "etcd://127.0.0.1?ca=/a&ca=/b", "etcd://127.0.0.1?ca"),
         *("etcd://127.0.0.1?ca=relative", "etcd://127.0.0.1?ca=/c&cert=/d", "etcd://127.0.0.1?cert=/d&key=/k", "etcd://127.0.0.1?user=a"),
         *("etcd://127.0.0.1?password=/p", "etcd://a b", "etcd://\xe4.example.com?ca=/c", "etcd://a_b?ca=/c", "etcd://[::g]"),
+        *("etcd://127.0.0.1:065535", "etcd://127.0.0.1:+1", "etcd://[::1]1", "etcd://[fe80::1%eth0]?ca=/c", "etcd://127.0.0.1?ca=/c%0a"),
+        *(
+            "etcd://127.0.0.1?ca=/c%",
+            "etcd://127.0.0.1?ca=/c%2",
+            "etcd://127.0.0.1?ca=/c% 2",
+            "etcd://127.0.0.1?ca=/c%ff",
+            "etcd://127.0.0.1?&",
+        ),
+        f"etcd://127.0.0.1?ca=/{'c' * 4096}",
         *("etcd://" + ",".join(f"127.0.0.{number}" for number in range(17)), "etcd://127.0.0.1\n", "etcd://*?ca=/c"),
     ],
 )
@@ -73,17 +82,23 @@ def test_an_ipv6_address_stands_in_brackets(text: str) -> None:
 def test_nothing_goes_to_another_machine_in_the_clear(host: str) -> None:
     with pytest.raises(HostRefused, match="without TLS"):
         place(f"etcd://{host}")
+    with pytest.raises(ValueError, match=r"\A\Z"):
+        EtcdAddress().read(f"etcd://{host}")
     assert place(f"etcd://{host}?ca=/c").ca == "/c"
 
 
-@given(st.text(max_size=60))
+@given(st.text(max_size=60) | st.text(st.sampled_from("[]:,.%/?&=+#10afzca"), max_size=30))
 def test_any_text_is_one_or_is_refused(text: str) -> None:
+    """The settings take what the service takes, and nothing else."""
     for address in (text, f"etcd://{text}", f"etcd://127.0.0.1?{text}"):
         try:
             assert place(address).endpoints
         except HostRefused:
+            if address:
+                with pytest.raises(ValueError, match=r"\A\Z"):
+                    EtcdAddress().read(address)
             continue
-        assert EtcdAddress().read(address) == address, "settings take what is one"
+        assert EtcdAddress().read(address) == address
 
 
 def test_the_file_of_a_password(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from netcommon.host.nftables import client, encode
 from netcommon.host.nftables.expressions import DROP, verdict
 from netcommon.host.rtnetlink.attributes import Encoded
 from netcommon.host.rtnetlink.socket import Reply
+from netcommon.operations.guard.table import EVERY_TABLE, GuardTable
 
 TABLE = NftTable(BRIDGE, "t", "netcommon")
 CHAIN = NftChain(BRIDGE, "t", "out", BRIDGE_POSTROUTING, -300)
@@ -76,9 +77,32 @@ def test_messages_of_a_whole_table_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(encode, "steps", counted)
     chains = [CHAIN._replace(name=f"c{number}") for number in range(client.LARGE)]
-    many: list[Step] = [Put(chain) for chain in chains]
+    many: list[Step] = [Put(TABLE), *(Put(chain) for chain in chains)]
     others: list[Step] = [*many[:-1], Clear(chains[-1])]
     assert many == others
     made = carried(kernel, many, [*many], others)
     assert made[0] == made[1] != made[2]
-    assert asked == [client.LARGE, client.LARGE]
+    assert asked == [client.LARGE + 1, client.LARGE + 1]
+
+
+def test_the_spoof_guards_tables_are_all_kept_and_nothing_of_many_nics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is put back for many NICs at once, and their tables again and again: a socket of the agent's lives as long as that."""
+    asked: list[int] = []
+    steps = encode.steps
+
+    def counted(wanted: Sequence[Step]) -> list[tuple[Encoded, int]]:
+        asked.append(len(wanted))
+        return steps(wanted)
+
+    monkeypatch.setattr(encode, "steps", counted)
+    made = client.Nftables(1)
+    tables = [list(change.steps) for name in EVERY_TABLE for change in GuardTable("tap0", name).apply() if isinstance(change, NftChange)]
+    for _ in range(3):
+        for number in range(20):
+            made._encoded([Put(CHAIN._replace(name=f"{number}-{each}")) for each in range(10 * client.LARGE)])
+        for table in tables:
+            made._encoded(table)
+    assert asked == [*[10 * client.LARGE] * 20, *map(len, tables), *[10 * client.LARGE] * 40]
+    for number in range(100):
+        made._encoded([Put(TABLE._replace(name=f"t{number}")), *(Put(CHAIN._replace(name=f"c{each}")) for each in range(2 * client.LARGE))])
+    assert sum(len(known) for known, _pairs in made._kept) <= client.MOST

@@ -16,6 +16,7 @@ import pytest
 
 from netcommon.host.api.facts import OVS_MARK, OvsPort
 from netcommon.host.ovs.client import Ovsdb
+from netcommon.host.ovs.jsonrpc import Deadline
 from netcommon.host.ovs.rows import a_map, a_port, a_set, numbers, uuid, word
 from netcommon.host.rtnetlink.attributes import MalformedError
 from runtime.errors import TryAgain
@@ -517,3 +518,32 @@ def test_a_port_that_may_be_in_the_way(start: Start) -> None:
     begun = time.monotonic()
     assert client.held("tap0") is None and client.held("tap1") is None
     assert len(asked) == 1 and time.monotonic() - begun < 1.5 * TIMEOUT
+    assert not client.deadline.spent, "who needs an answer has all the time for it"
+    client.begin()
+    assert client.held("tap0") is None and len(asked) == 2, "another hook's call asks anew"
+
+
+def test_what_another_has_waited_for_in_vain_hides_no_port_in_the_way(start: Start) -> None:
+    """By that port a guest would come into another's network: the database answers, and is asked."""
+    database = Database()
+    database.there = True
+    _server, client = start(database)
+    client.deadline.lost()
+    held = client.held("tap0")
+    assert held is not None and held.bridge == "ovs0"
+
+
+def test_a_wait_in_vain_is_one_works_only_and_ends_by_itself() -> None:
+    now = 0.0
+    deadline = Deadline(10, lambda: now)
+    assert (deadline.seconds, deadline.spent) == (10, False)
+    deadline.lost()
+    assert (deadline.seconds, deadline.spent) == (0.5, True)
+    now = 9.0
+    deadline.lost()  # after half a second: a database that takes a second for each answer
+    assert deadline.spent
+    now = 10.5
+    assert (deadline.seconds, deadline.spent) == (10, False), "of the first one"
+    deadline.lost()
+    deadline.forget()
+    assert (deadline.seconds, deadline.spent) == (10, False)

@@ -13,7 +13,7 @@ from netcommon.host.api.requests import SetLink
 from netcommon.host.rtnetlink import encode
 from netcommon.host.rtnetlink.attributes import HEADER, RUN, Encoded, search
 from netcommon.host.rtnetlink.read import KernelView
-from netcommon.host.rtnetlink.socket import ANEW, BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, Netlink, Reply
+from netcommon.host.rtnetlink.socket import ANEW, BATCH_BYTES, BATCH_MESSAGES, INTERRUPTED, LAST, Netlink, Reply
 from runtime.errors import HostRefused, TryAgain
 
 KERNEL, STRANGER = (0, 0), (4711, 0)
@@ -115,6 +115,17 @@ def test_batches_are_bounded() -> None:
     assert max(len(sent) for sent in client.kernel.sent) <= BATCH_BYTES + 100
     client.kernel.sent.clear()
     assert len(client.ask([Encoded(19, 0, bytes(2 * BATCH_BYTES))] * 2)) == 2
+
+
+@pytest.mark.parametrize("before", [LAST - 3, LAST - 2, LAST - 1, LAST])
+def test_sequence_numbers_begin_anew(before: int) -> None:
+    """A socket is kept as long as the process lives, and each message has one."""
+    client = Client(lambda turn, numbers: [(KERNEL, ack(number, number % 3)) for number in numbers])
+    client._sequence = before
+    assert [client.ask(ASK) for _ in range(3)] and client.kernel.closed == 0
+    asked = [number for sent in client.kernel.sent for number in sequences(sent)]
+    assert len(asked) == 3 * len(ASK) == len({*asked}) and all(1 <= number <= LAST for number in asked) and asked[-1] < LAST
+    assert [reply.errno for reply in client.ask(ASK)] == [number % 3 for number in sequences(client.kernel.sent[-1])]
 
 
 def dumped(sequence: int, *flags: int, end: int = 0) -> list[Any]:
