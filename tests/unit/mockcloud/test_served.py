@@ -147,17 +147,6 @@ def test_a_wrong_request_is_refused_and_changes_nothing(served: Served, path: st
     assert served("GET", "/instances") == before
 
 
-def test_what_nobody_foresaw_is_said(served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def broken(*_given: object) -> object:
-        raise KeyError("planted")
-
-    monkeypatch.setattr("mockcloud.served.server.table.listed", broken)
-    status, said = served("GET", "/instances")
-    assert (status, said["exit"], said["detail"]) == (500, 70, "KeyError: 'planted'")
-    assert "in broken" in capsys.readouterr().err
-    assert served("GET", "/nodes")[0] == 200, "others are served"
-
-
 def test_a_fault_strikes_a_cloud_that_is_served_and_that_goes_on(served: Served) -> None:
     served("POST", "/tasks", create(node="mock1"))
     said = served("GET", "/")[1]["faults"]
