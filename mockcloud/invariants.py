@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mockcloud.hardware import TAP
 from mockcloud.in_force import host_routes, lacking, settings_of, wanted_by
-from mockcloud.stored import TAP
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 from runtime.folder import TEMPORARY
