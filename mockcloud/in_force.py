@@ -41,6 +41,8 @@ FIREWALL = "netcommon-fw-"  #: tables of profiles begin so
 INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 LENGTHS = {AF_INET: "/32", AF_INET6: "/128"}  #: of a route to one host
 OF_ADDRESSES = frozenset({"addresses", "prefixes", "eui64"})  #: options that give a guest addresses besides its IP
+#: Options of a port of a bridge, and the kernel's names of them.
+PORT = {"isolated": "isolated", "mcast_flood": "mcast_flood", "mcast_fast_leave": "fastleave", "mcast_to_unicast": "mcast_to_unicast"}
 #: Options that say what a guest may send.
 OF_GUARD = OF_ADDRESSES | {"spoof_guard", *(name for name in Options._fields if name.startswith("allow_"))}
 
@@ -104,6 +106,8 @@ def lacking(node: MockNode, item: Mapping[str, Any], interface: Mapping[str, Any
             yield from _of_routes(view, wanted.addresses if mode == "routed" else Addresses(), link, table)
         if mode in ("bridged", "routed"):
             yield from _of_options(view, wanted, link)
+            if mode == "bridged":
+                yield from _of_port(view, wanted, link)
             if wanted.options.spoof_guard and not wanted.unsure & OF_GUARD:
                 yield from _of_guard(view, wanted, link, interface["nic"]["mac"], mode)
 
@@ -139,6 +143,15 @@ def _of_options(view: View, wanted: Wanted, link: Link) -> Iterator[str]:
             value = getattr(options, name)
             lacks = value and value != "unprotected"
             yield f"{name} = {shown(name, value)} is wanted, and {'not' if lacks else 'something is'} there"
+
+
+def _of_port(view: View, wanted: Wanted, link: Link) -> Iterator[str]:
+    """Say what a port of a bridge does otherwise than is wanted."""
+    port = view.port(link.index)
+    for name, field in PORT.items() if port is not None else ():
+        value = getattr(wanted.options, name)
+        if getattr(port, field) != value and name not in wanted.unsure:
+            yield f"{name} = {shown(name, value)} is wanted, and its port does otherwise"
 
 
 def _of_guard(view: View, wanted: Wanted, link: Link, mac: str, mode: str) -> Iterator[str]:

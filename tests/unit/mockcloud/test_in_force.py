@@ -11,6 +11,7 @@ import pytest
 import netcommon.features.firewall as firewall
 import netcommon.features.guard as guard
 import netcommon.features.rate as rate
+import netcommon.modes.bridged as bridged
 import netcommon.modes.routed as routed
 from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
@@ -124,6 +125,16 @@ def test_what_is_wanted_no_more_and_is_there_is_seen(cloud: MockCloud, monkeypat
         "rate_in = none is wanted, and something is there",
         "rate_out = none is wanted, and something is there",
     ]
+
+
+def test_a_port_that_is_not_isolated_as_is_wanted_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": NICS[:1], "start": True})
+    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"isolated": "true"}})
+    assert wrong(cloud) == []
+    planned = bridged.plan
+    monkeypatch.setattr(bridged, "plan", lambda nic, settings, options: planned(nic, settings, options._replace(isolated=False)))
+    perform(cloud, "reboot", {"name": "web1"})
+    assert [text.partition(": ")[2] for text in wrong(cloud)] == ["isolated = true is wanted, and its port does otherwise"]
 
 
 def test_an_address_of_ipv6_that_is_routed_on_two_nodes_is_seen(cloud: MockCloud) -> None:
