@@ -218,12 +218,6 @@ def test_networks_may_have_one_subnet(cloud: MockCloud, routed: bool) -> None:
     assert wrong(cloud) == [] == always(cloud)
 
 
-def test_a_nic_of_the_nodes_own_may_be_called_as_taps_are(cloud: MockCloud) -> None:
-    cloud.attach("tap7", "198.18.0.0/24")
-    running(cloud)
-    assert wrong(cloud) == []
-
-
 def test_what_no_node_can_do_is_rightly_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "cloud") as cloud:
         commits = Commits()
