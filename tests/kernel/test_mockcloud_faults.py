@@ -23,6 +23,7 @@ pytestmark = pytest.mark.no_agent("the nodes have agents of their own")
 FIRST, SECOND = node_uuid(1), node_uuid(2)
 REFUSED = "events"
 GIVEN: dict[str, dict[str, Any]] = {"agent": {"point": "worked"}, "hook": {"request": 3}, "slow": {"seconds": 2.0}}
+OPTIONS = {"rate_in": "8mbit", "node_access": "icmp,tcp/80"}
 EACH = [name for name in FAULTS if name not in (REFUSED, "backup")]
 
 
@@ -33,6 +34,8 @@ def cloud(tmp_path: Path) -> Iterator[MockCloud]:
         prepare(made, 2)
         perform(made, "create", {"name": "web1", "node": "mock1", "nics": list(PAIR), "start": True})
         made.ready([FIRST, SECOND], 30.0)
+        for index in range(len(PAIR)):
+            perform(made, "change", {"name": "web1", "index": index, "options": OPTIONS})
         yield made
     finally:
         made.close()
