@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
     changed: int = 0
     deleted: int = 0
     refused: Mapping[str, str] = {}
-    absent: int = 0  #: what is missing, and not yet for long enough
+    absent: int = 0  #: what is missing, and not yet for long enough; what is refused to be deleted is not among it
 
 
 class Importer:
@@ -70,11 +70,15 @@ class Importer:
         self._compare_at = 0.0
         self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who was the master before that
         self._absent: dict[str, float] = {}  # UUID -> since when it is missing
+        self._kept: set[str] = set()  # of it, what was asked to be deleted, and refused
 
     @property
     def due(self) -> float:
-        """Give the time by which something is missing for long enough: the configuration is to be read again then."""
-        return min(self._absent.values(), default=NEVER) + self._patience
+        """Give the time by which something is missing for long enough: the configuration is to be read again then.
+
+        What the registry refuses to delete is asked for anew whenever the configuration is read, and no reason to read it.
+        """
+        return min((since for uuid, since in self._absent.items() if uuid not in self._kept), default=NEVER) + self._patience
 
     def outdated(self) -> bool:
         """Tell whether the registry has begun another epoch since it was asked what it has. Raises Problem, TryAgain, HostRefused."""
@@ -120,7 +124,8 @@ class Importer:
             if not refused and self._known is not None:
                 break
             self._known = None
-        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent))
+        self._kept = gone & refused.keys() & self._absent.keys()
+        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent) - len(self._kept))
 
     def _now_known(self, now: float) -> Known:
         if self._known is None:

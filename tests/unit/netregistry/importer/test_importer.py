@@ -97,6 +97,24 @@ def test_what_is_missing_goes_by_a_second_reading(registry: Registry, importing:
     assert stored(registry, "addresses")[f"{NETWORKS[0]}/192.0.2.9"].get("holder", "") == ""
 
 
+def test_what_the_registry_does_not_delete_is_nothing_to_wait_for(registry: Registry, importing: Node) -> None:
+    """A network in which an operator has a NIC: it is asked for with each reading, and no reason for one."""
+    cluster = small()
+    importing.read(cluster)
+    registry.do("nic.add", "", {"uuid": NICS[8], "network": NETWORKS[0], "cluster": CLUSTER})
+    cluster.remove(NICS[0])
+    cluster.remove(NETWORKS[0])
+    assert importing.read(cluster).absent == 2
+    outcome = importing.read(cluster, ABSENT)
+    assert (outcome.deleted, set(outcome.refused), outcome.absent) == (1, {NETWORKS[0]}, 0) and importing.importer.due == float("inf")
+    cluster.remove(NICS[1])
+    outcome = importing.read(cluster, 60.0)
+    assert (set(outcome.refused), outcome.absent) == ({NETWORKS[0]}, 1) and importing.importer.due == importing.time + ABSENT
+    registry.do("nic.delete", NICS[8], None)
+    outcome = importing.read(cluster, ABSENT)
+    assert (outcome.deleted, dict(outcome.refused), importing.importer.due) == (2, {}, float("inf"))
+
+
 def test_what_was_missing_for_a_moment_stays(registry: Registry, importing: Node) -> None:
     cluster = small()
     importing.read(cluster)
