@@ -69,9 +69,15 @@ def of_view(view: View, cluster: str) -> Known:
 
 
 def take_over(asked: Client | Rehearsal, found: Configuration) -> None:
-    """Say as the operator that a configuration is the one to be imported. Raises as the registry does."""
+    """Say as the operator that a configuration is the one to be imported. Raises as the registry does.
+
+    Of a cluster that was renamed the registry renames a part of what it has with each request.
+    """
     reading = write(Reading(found.uuid, found.master, found.node, found.serial))
-    if isinstance(asked, Client):
-        asked.change("PUT", f"imports/{found.cluster}", reading)
-    else:
-        asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
+    left = 1
+    while left:
+        if isinstance(asked, Client):
+            body = asked.change("PUT", f"imports/{found.cluster}", reading).body
+        else:
+            (body,) = asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
+        left = body.get("left", 0)

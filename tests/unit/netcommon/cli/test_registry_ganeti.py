@@ -138,3 +138,24 @@ def test_where_it_is_not_run(cli: Cli, service: Served, node: GanetiNode) -> Non
 def test_options_that_do_not_go_together(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli(*words, status=None)
     assert (done.exit_code in (2, 64) and "--ganeti" in done.stderr + done.stdout) or "--watch" in done.stderr
+
+
+def test_a_cluster_that_was_renamed_keeps_what_operators_have_said(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    cli(*COMMAND)
+    cli("registry", "nic", "set", "web1.example.com/0", "options.rate_in=8mbit")
+    cluster.document["cluster"]["cluster_name"] = "new.example.com"
+    cluster.changed()
+    node.write(cluster)
+    (node.folder / "ssconf_cluster_name").write_text("new.example.com\n")
+    before = service.everything()
+    for words in (COMMAND, (*COMMAND, "--dry-run")):
+        said = cli(*words, status=69).stderr
+        assert f"is imported as {CLUSTER}" in said and "--take-over" in said
+    assert "0 would be made, 0 would be changed, 0 would be deleted" in cli(*COMMAND, "--dry-run", "--take-over").stdout
+    assert service.everything() == before
+    assert "0 made, 0 changed, 0 deleted, 0 refused" in cli(*COMMAND, "--take-over").stdout
+    (item,) = cli.json("registry", "nic", "show", "web1.example.com/0")["items"]
+    assert item["nic"]["master"] == "ganeti:new.example.com" and item["nic"]["options"][0]["value"] == "8mbit"
+    cluster.instance("web1.example.com")["tags"] = ["a"]
+    node.write(cluster)
+    assert "0 made, 2 changed" in cli(*COMMAND).stdout
