@@ -125,6 +125,8 @@ class Importer:
                 break
             self._known = None
         self._kept = gone & refused.keys() & self._absent.keys()
+        for uuid, why in difference.left_out(wanted, known).items():
+            refused.setdefault(uuid, why)
         return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent) - len(self._kept))
 
     def _now_known(self, now: float) -> Known:
@@ -140,22 +142,30 @@ class Importer:
         """Ask for everything; give what was refused: UUID and why."""
         refused: dict[str, str] = {}
         for batch in difference.batches(todo):
-            for some in (batch, *([one] for one in batch if len(batch) > 1)):
-                try:
-                    self._ask(known, hold, some)
-                except Problem as error:
-                    if error.retry or error.kind == "fenced":
-                        raise
-                    if len(some) == 1:
-                        refused[some[0].uuid] = PLACE.sub("", str(error))
+            if self._taken_in(known, hold, batch, done) is None:
+                continue
+            for step in batch:
+                why = self._taken_in(known, hold, [step], done)
+                if why is None:
                     continue
-                for step in some:
-                    done[step.action.partition(".")[2]] += 1
-                    if step.action.endswith(".delete"):
-                        self._absent.pop(step.uuid, None)
-                if some is batch:
-                    break
+                refused[step.uuid] = f"{step.label}: {why}"
+                for each in difference.parts(step):
+                    self._taken_in(known, hold, [each], done)
         return refused
+
+    def _taken_in(self, known: Known, hold: dict[str, Any], some: list[Step], done: dict[str, int]) -> str | None:
+        """Ask for some things together; give why they are refused, None where they are done. Raises what stops all the others too."""
+        try:
+            self._ask(known, hold, some)
+        except Problem as error:
+            if error.retry or error.kind == "fenced":
+                raise
+            return PLACE.sub("", str(error))
+        for step in some:
+            done[step.action.partition(".")[2]] += 1
+            if step.action.endswith(".delete"):
+                self._absent.pop(step.uuid, None)
+        return None
 
     def _ask(self, known: Known, hold: dict[str, Any], some: list[Step]) -> None:
         (imported, *bodies), epoch = self._registry.batch([hold, *(step.part for step in some)])

@@ -87,7 +87,7 @@ def test_a_contradiction_shows(cli: Cli, service: Served, cluster: Cluster, node
 def test_what_the_registry_refuses_is_said(cli: Cli, service: Served, cluster: Cluster) -> None:
     service.client().change("POST", "nics", {"uuid": NICS[1], "instance": "somebody"})
     done = cli(*COMMAND, status=69)
-    assert f"{NICS[1]}: there is a NIC" in done.stderr and "2 made, 0 changed, 0 deleted, 1 refused" in done.stdout
+    assert f"{NICS[1]}: NIC web1.example.com/1: there is a NIC" in done.stderr and "2 made, 0 changed, 0 deleted, 1 refused" in done.stdout
     assert "1 would be refused" in cli(*COMMAND, "--dry-run", status=69).stdout
 
 

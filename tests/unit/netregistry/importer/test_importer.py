@@ -206,6 +206,65 @@ def test_what_the_pool_reserves_is_not_given_out(registry: Registry, importing: 
     assert registry.refused("network.set", NETWORKS[0], {"reserved": []})["kind"] == "forbidden"
 
 
+def test_what_an_operator_says_of_a_network_stops_nothing_else_of_it(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "2001:db8:1::100", "last": "2001:db8:1::1ff"}]})
+    said = cluster.document["networks"][NETWORKS[0]]
+    reserved = said["ext_reservations"]
+    said.update(network6="2001:db8:2::/64", gateway6="2001:db8:2::1", tags=["a"], ext_reservations=f"{reserved[:10]}1{reserved[11:]}")
+    cluster.changed()
+    outcome = importing.read(cluster)
+    assert set(outcome.refused) == {NETWORKS[0]} and outcome.refused[NETWORKS[0]].startswith("network blue: ranges[0]")
+    there = stored(registry, "networks")[NETWORKS[0]]
+    assert there["tags"] == ["a"] and there["reserved"] == [{"first": "192.0.2.10", "last": "192.0.2.10"}]
+    assert (there["subnet6"], there["gateway6"]) == ("2001:db8:1::/64", "2001:db8:1::1"), "these go together, or not at all"
+    registry.do("network.set", NETWORKS[0], {"ranges": []})
+    assert not importing.read(cluster).refused
+    there = stored(registry, "networks")[NETWORKS[0]]
+    assert (there["subnet6"], there["gateway6"]) == ("2001:db8:2::/64", "2001:db8:2::1")
+
+
+def test_a_gateway_that_is_in_no_subnet_stops_nothing_else(registry: Registry, importing: Node) -> None:
+    """Ganeti 3.0.2 takes a gateway6 without a network6, and keeps it when that is taken away."""
+    cluster = small()
+    cluster.network(NETWORKS[1], "red", "198.51.100.0/24", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
+    cluster.document["networks"][NETWORKS[0]]["gateway6"] = "fe80::1"
+    outcome = importing.read(cluster)
+    assert outcome.refused == {NETWORKS[0]: "network blue: gateway6 fe80::1 is in no subnet6 of it, and left out"}
+    assert set(stored(registry, "nics")) == {NICS[0], NICS[1]} and "gateway6" not in stored(registry, "networks")[NETWORKS[0]]
+    cluster.document["networks"][NETWORKS[1]].update(network6=None, tags=["a"])
+    cluster.changed()
+    listed = importing.asked.listed
+    assert set(importing.read(cluster).refused) == {NETWORKS[0], NETWORKS[1]} and importing.asked.listed == listed
+    red = stored(registry, "networks")[NETWORKS[1]]
+    assert red["tags"] == ["a"] and "subnet6" not in red and "gateway6" not in red
+    # an IPv6 subnet of the operator's is one
+    registry.do("network.set", NETWORKS[0], {"subnet6": "2001:db8::/64"})
+    assert set(importing.read(cluster, COMPARED).refused) == {NETWORKS[1]}
+    assert stored(registry, "networks")[NETWORKS[0]]["gateway6"] == "fe80::1"
+
+
+def test_a_network_that_is_refused_has_its_nics(registry: Registry, importing: Node) -> None:
+    """Whatever of it the registry does not take: it is there by its name, and what is refused is said."""
+    cluster = small()
+    cluster.document["networks"][NETWORKS[0]]["ext_reservations"] = "10" * 128
+    registry_add = importing.asked.batch
+
+    def batch(parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
+        if any((part["body"] or {}).get("reserved") for part in parts):
+            raise Problem({"type": "urn:netcommon:problem/invalid", "status": 400, "detail": "reserved is not taken"})
+        return registry_add(parts)
+
+    importing.asked.batch = batch  # type: ignore[method-assign]
+    outcome = importing.read(cluster)
+    assert outcome.refused == {NETWORKS[0]: "network blue: reserved is not taken"}
+    there = stored(registry, "networks")[NETWORKS[0]]
+    assert (there["name"], there["subnet"], there["gateway"]) == ("blue", "192.0.2.0/24", "192.0.2.1")
+    assert {each.get("network") for each in stored(registry, "nics").values()} == {NETWORKS[0], None}
+
+
 def test_networks_that_swap_their_names(registry: Registry, importing: Node) -> None:
     cluster = small()
     cluster.network(NETWORKS[1], "red")
