@@ -145,13 +145,10 @@ def _networks(wanted: Configuration, known: Known) -> Iterator[Step]:
 
 def _fitting(fields: Fields, there: Fields | None) -> Fields:
     """Leave out gateways that are in no subnet: Ganeti takes, and keeps, an IPv6 one without a subnet. That may be the operator's."""
-    fitting = dict(fields)
-    for gateway, subnet in GATEWAYS.items():
-        operators = there.get(subnet, "") if there is not None and subnet not in there.get("imported", []) else ""
-        network = Network("", "")._replace(**{subnet: fields[subnet] or operators})
-        if fields[gateway] and not network.holds(fields[gateway]):
-            fitting[gateway] = ""
-    return fitting
+    given = () if there is None else there.get("imported", [])
+    subnets = [fields[name] or (there.get(name, "") if there is not None and name not in given else "") for name in GATEWAYS.values()]
+    network = Network("", "", subnet=subnets[0], subnet6=subnets[1])
+    return {**fields, **{name: "" for name in GATEWAYS if fields[name] and not network.holds(fields[name])}}
 
 
 def _nics(wanted: Configuration, known: Known) -> Iterator[Step]:
