@@ -28,11 +28,13 @@ class Known(NamedTuple):
     """What the registry has of this cluster's master: UUID -> fields, as the registry answers them.
 
     ``imported``: how far its import is (netregistry.model.importing.Import); empty where nothing was.
+    ``apart``: names of the nodes that have NICs of the cluster, and are of another one, or none: they are told nothing but of these.
     """
 
     networks: dict[str, Fields]
     nics: dict[str, Fields]
     imported: Fields
+    apart: tuple[str, ...] = ()
 
 
 class Step(NamedTuple):

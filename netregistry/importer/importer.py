@@ -58,6 +58,7 @@ class Outcome(NamedTuple):
     deleted: int = 0
     refused: Mapping[str, str] = {}
     absent: int = 0  #: what is missing, and not yet for long enough; what is refused to be deleted is not among it
+    apart: tuple[str, ...] = ()  #: nodes that have its NICs, and are not of this cluster: netregistry.importer.difference.Known
 
 
 class Importer:
@@ -127,7 +128,7 @@ class Importer:
         self._kept = gone & refused.keys() & self._absent.keys()
         for uuid, why in difference.left_out(wanted, known).items():
             refused.setdefault(uuid, why)
-        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent) - len(self._kept))
+        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent) - len(self._kept), known.apart)
 
     def _now_known(self, now: float) -> Known:
         if self._known is None:

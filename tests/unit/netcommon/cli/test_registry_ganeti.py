@@ -159,3 +159,20 @@ def test_a_cluster_that_was_renamed_keeps_what_operators_have_said(cli: Cli, ser
     cluster.instance("web1.example.com")["tags"] = ["a"]
     node.write(cluster)
     assert "0 made, 2 changed" in cli(*COMMAND).stdout
+
+
+@pytest.mark.parametrize("given", [(), ("cluster=prod",)])
+def test_a_node_of_another_cluster_that_has_its_nics_is_named(cli: Cli, service: Served, cluster: Cluster, given: tuple[str, ...]) -> None:
+    """It is told nothing of guests before they come, and nobody else says so."""
+    cli("registry", "node", "join", "node1", *given)
+    assert cli(*COMMAND).stderr == ""
+    (item,) = cli.json("registry", "node", "show", "node1")["items"]
+    uuid, epoch = item["node"]["uuid"], item["revision"].partition(":")[0]
+    body = {"after": f"{epoch}:0", "nics": [{"nic": NICS[0], "state": "running"}]}
+    service.client(f"node:{uuid}").change("POST", f"nodes/{uuid}/reports", body)
+    for words in (COMMAND, (*COMMAND, "--dry-run")):
+        said = cli(*words).stderr
+        assert "told nothing of guests that come: node1: netcommon registry node set NODE cluster=gnt.example.com" in said
+        assert cli.json(*words)["apart"] == ["node1"]
+    cli("registry", "node", "set", "node1", f"cluster={CLUSTER}")
+    assert cli(*COMMAND).stderr == "" and cli.json(*COMMAND)["apart"] == []

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netregistry.client import Problem
-from netregistry.importer.importer import ABSENT, COMPARED
+from netregistry.importer.importer import ABSENT, COMPARED, Outcome
 from netregistry.model.importing import Seen
 from netregistry.stores.base import Batch
 from netregistry.stores.sqlite import SqliteStore
@@ -70,7 +70,7 @@ def test_the_same_again_changes_nothing(registry: Registry, importing: Node) -> 
     before = registry.everything()
     cluster.changed()
     importing.read(cluster)
-    assert Node(registry).read(cluster) == (0, 0, 0, {}, 0)
+    assert Node(registry).read(cluster) == Outcome()
     assert registry.everything() == before
 
 
