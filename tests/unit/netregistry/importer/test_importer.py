@@ -206,6 +206,25 @@ def test_what_the_pool_reserves_is_not_given_out(registry: Registry, importing: 
     assert registry.refused("network.set", NETWORKS[0], {"reserved": []})["kind"] == "forbidden"
 
 
+def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", "192.0.2.0/29", ext_reservations="10011101")
+    cluster.nic(NICS[0], network=NETWORKS[0])
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "192.0.2.4", "last": "192.0.2.5"}]})
+    assert registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})["addresses"] == ["192.0.2.4"]
+    assert registry.nic(network=NETWORKS[0], ip="192.0.2.5").ip == "192.0.2.5"
+    said = registry.refused("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert (said["kind"], said["size"], said["held"]) == ("full", 2, 2), "what Ganeti's pool gives out is not given out here"
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "ip": "192.0.2.3"})["kind"] == "taken"
+    assert registry.local.view.network(NETWORKS[0]).reserved[0].last == "192.0.2.5"  # type: ignore[union-attr]
+    # a network of the registry's own has but one who reserves: its operator
+    green = registry.network(
+        "green", ranges=[{"first": "192.0.2.4", "last": "192.0.2.5"}], reserved=[{"first": "192.0.2.4", "last": "192.0.2.4"}]
+    )
+    assert registry.nic(network=green, allocate=["ipv4"]).ip == "192.0.2.5"
+
+
 def test_what_an_operator_says_of_a_network_stops_nothing_else_of_it(registry: Registry, importing: Node) -> None:
     cluster = Cluster()
     cluster.network(NETWORKS[0], "blue", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
