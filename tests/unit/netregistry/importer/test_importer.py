@@ -435,6 +435,43 @@ def test_masters_that_take_turns(registry: Registry) -> None:
     assert registry.everything() == before
 
 
+def test_a_master_between_that_could_not_import(registry: Registry) -> None:
+    """Its importer was stopped, or the registry away: the third one has seen the first too, and says so."""
+    one, three, cluster = Node(registry), Node(registry), small()
+    one.read(cluster)
+    three.sees(cluster)
+    cluster.master(SECOND)
+    three.sees(cluster)
+    cluster.document["nodes"][NICS[11]] = {"name": "node3.example.com", "uuid": NICS[11]}
+    cluster.document["cluster"]["master_node"] = NICS[11]
+    cluster.changed()
+    three.read(cluster)
+    assert stored(registry, "imports")[CLUSTER]["node"] == "node3.example.com"
+    cluster.nic(NICS[4])
+    three.read(cluster)
+    assert differences(registry, cluster) == []
+
+
+def test_a_master_again_begins_anew(registry: Registry) -> None:
+    """Where the master between could not import: whoever saw the first one only before that one has not become the master after it."""
+    one, two, cluster = Node(registry), Node(registry), small()
+    one.read(cluster)
+    two.sees(cluster)
+    cluster.master(SECOND)
+    one.sees(cluster)
+    isolated = Cluster()
+    isolated.document = json.loads(cluster.data)
+    cluster.master(FIRST)
+    one.read(cluster)
+    before = registry.everything()
+    one.read(cluster, 60.0)
+    assert registry.everything() == before, "it is said once"
+    isolated.nic(NICS[5])
+    with pytest.raises(Problem, match=f"{FIRST} imports it"):
+        two.read(isolated)
+    assert registry.everything() == before
+
+
 def test_an_operator_says_who_it_is(registry: Registry) -> None:
     cluster = small()
     Node(registry).read(cluster)
@@ -607,7 +644,7 @@ def fenced_off(world: World) -> None:
     made.nic(NICS[9])
     before = world.registry.everything()
     alone = Node(world.registry)
-    alone.seen = Seen(MASTERS[world.master], 0)
+    alone.seen = (Seen(MASTERS[world.master], 0),)
     for importing in (alone, Node(world.registry)):
         with pytest.raises(NetcommonError):
             importing.read(made)
