@@ -193,4 +193,4 @@ def _holds(known: Known, wanted: Configuration) -> bool:
 
 def _unbroken(known: Known, seen: Sequence[Seen]) -> bool:
     """Tell whether no other master was seen since the last import."""
-    return max((each.serial for each in seen), default=0) <= known.imported.get("serial", 0)
+    return all(each.serial <= known.imported.get("serial", 0) for each in seen)
