@@ -206,6 +206,37 @@ def test_what_the_pool_reserves_is_not_given_out(registry: Registry, importing: 
     assert registry.refused("network.set", NETWORKS[0], {"reserved": []})["kind"] == "forbidden"
 
 
+def test_a_nic_in_another_network_leaves_its_further_addresses_behind(registry: Registry, importing: Node) -> None:
+    """Else the network where it was gives them to somebody else, and two have them, each in a scope of its own."""
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", network6="2001:db8::/64")
+    cluster.network(NETWORKS[1], "red", "198.51.100.0/24")
+    cluster.network(NETWORKS[2], "wide", "192.0.0.0/16")
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    importing.read(cluster)
+    registry.do("nic.set", NICS[0], {"allocate": ["ipv4", "ipv6"], "options": [{"name": "isolated", "value": "yes"}]})
+    given = registry.wanted(NICS[0]).addresses
+    assert len(given) == 2
+    nic = cluster.instance("web1.example.com")["nics"][0]
+
+    def goes(network: str, ip: str) -> tuple[str, ...]:
+        nic.update(network=network, ip=ip)
+        cluster.changed()
+        assert not importing.read(cluster).refused and differences(registry, cluster) == []
+        return registry.wanted(NICS[0]).addresses
+
+    assert goes(NETWORKS[2], "192.0.2.9") == given[:1], "what the other network holds it keeps"
+    assert goes(NETWORKS[0], "192.0.2.9") == given[:1]
+    assert goes(NETWORKS[1], "198.51.100.9") == () and registry.wanted(NICS[0]).options != ()
+    claim = registry.claim(f"addresses/{NETWORKS[0]}/{given[0]}")
+    assert claim is not None and claim.standing == "quarantined" and claim.last == NICS[0]
+    assert goes(NETWORKS[0], "192.0.2.9") == ()
+    registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert goes("", "") == (), "one without a network has none of a network"
+    registry.do("nic.set", NICS[0], {"addresses": ["10.0.0.7"]})
+    assert goes("", "10.0.0.9") == ("10.0.0.7",) and goes(NETWORKS[0], "192.0.2.9") == ()
+
+
 def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(registry: Registry, importing: Node) -> None:
     cluster = Cluster()
     cluster.network(NETWORKS[0], "blue", "192.0.2.0/29", ext_reservations="10011101")
