@@ -260,7 +260,7 @@ class Registry:
             del self._came_over[key]
 
     def sift(self) -> None:
-        """End the streams of those whose certificates count no more."""
+        """Cut the streams of those whose certificates count no more."""
         for channel in self.streams.all():
             try:
                 if channel.credential is not None:
@@ -415,7 +415,9 @@ class Registry:
         """Stop leading, end the streams, close the store."""
         self.streams.ended = True
         for channel in self.streams.all():
-            self.streams.close(channel, "the service stops")
+            channel.end("the service stops")
+            channel.wake()
+            self.streams.close(channel)
         try:
             if self._leader:
                 self.store.revoke(self._leader)

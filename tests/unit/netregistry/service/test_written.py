@@ -164,6 +164,7 @@ def test_who_is_revoked_is_out_although_the_store_is_full(
         world.ask(action, body, OPERATOR, target)
     assert refused.value.kind == "unavailable"
     assert not world.let_in(node(0)) and world.let_in(node(1)) and watched.ended
+    assert watched.take() == b"", "what waited is nothing for who is revoked"
     assert world.let_in(node(0), 1.0), "who joins again when there is room"
     monkeypatch.setattr(world.store, "commit", commit)
     assert world.ask(action, body, OPERATOR, target).status == 200
