@@ -20,14 +20,27 @@ from netregistry.model import keys
 from netregistry.model.codec import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
-    from netregistry.stores.base import Batch
 
 What = Literal["nic", "network"]
+
+
+class Keyed(Protocol):
+    """One change of a commit, of which its key is looked at."""
+
+    @property
+    def key(self) -> str: ...
+
+
+class Changes(Protocol):
+    """One commit, as far as it is looked at: a Batch, or what is remembered of one."""
+
+    @property
+    def changes(self) -> Sequence[Keyed]: ...
 
 
 class Known(Protocol):
@@ -65,7 +78,7 @@ class Line(NamedTuple):
     beside: Any = None  #: of ``options``: what else a node keeps of the NIC
 
 
-def hearers(view: Known, batch: Batch) -> Iterable[str]:
+def hearers(view: Known, batch: Changes) -> Iterable[str]:
     """Give the only nodes that a commit can concern, after the view has taken it in: there may be thousands, and most concern one."""
     found: dict[str, None] = {}
     clusters: dict[str, None] = {}
@@ -149,7 +162,7 @@ class Stream:
         self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
 
-    def next(self, view: Known, batch: Batch) -> Iterator[Line]:
+    def next(self, view: Known, batch: Changes) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
 
         A network enters before its NICs, and leaves after them.

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from netregistry.model import keys
+from netregistry.model.nic import Report
 from netregistry.refusal import Refused
 from netregistry.request import revision
 from netregistry.stream import Line, Stream
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 MOST = 20_000  #: changes that are remembered
+MOST_BYTES = 64 << 20  #: of them together, as the store has them: one node has it write 115 MiB an hour, if it will
 #: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
 #: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
 BEFORE = 2_000
@@ -39,10 +41,11 @@ class Change(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """One commit, as far as a stream may tell it."""
+    """One commit, as far as a stream may tell it. ``size``: bytes of what it has written."""
 
-    batch: Batch
+    revision: int
     changes: tuple[Change, ...]
+    size: int
 
 
 class Past:
@@ -62,8 +65,8 @@ class Past:
         """Take in the next commit."""
         self.replaced = {change.key: (change.before, change.written) for change in commit.changes}
         for change in commit.changes:
-            self._put(change.key, change.after, commit.batch.revision if change.after is not None else 0)
-        self.revision = commit.batch.revision
+            self._put(change.key, change.after, commit.revision if change.after is not None else 0)
+        self.revision = commit.revision
 
     def _put(self, key: str, value: Any, written: int) -> None:
         before = self._objects.get(key, (None, 0))[0]
@@ -103,29 +106,37 @@ class Past:
 
 
 class Recent:
-    """The latest commits; kept by ``hear`` as a view is. ``floor``: the revision behind which none is missing."""
+    """The latest commits; kept by ``hear`` as a view is. ``floor``: the revision behind which none is missing.
 
-    def __init__(self, view: View, most: int = MOST) -> None:
+    ``most``: changes, and ``most_bytes``: bytes of all of them, that are remembered.
+    """
+
+    def __init__(self, view: View, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._commits: deque[Commit] = deque()
         self._changes, self._most = 0, most
+        self._bytes, self._most_bytes = 0, most_bytes
         self.floor = view.revision
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in the commit that the view has just taken in; None: the view was made anew."""
         if batch is None:
             self._commits.clear()
-            self._changes, self.floor = 0, view.revision
+            self._changes, self._bytes, self.floor = 0, 0, view.revision
             return
-        told = [key for key in view.replaced if keys.kind(key) in TOLD]
-        if not told:
+        found = (Change(key, *view.replaced[key], view.get(key)) for key in view.replaced if keys.kind(key) in TOLD)
+        changes = tuple(each for each in map(_short, found) if each is not None)
+        if not changes:
             return
-        changes = tuple(Change(key, *view.replaced[key], view.get(key)) for key in told)
-        self._commits.append(Commit(batch, changes))
+        kept = {each.key for each in changes if keys.kind(each.key) != "seen"}
+        size = sum(len(change.value) for change in batch.changes if change.key in kept and change.value is not None)
+        self._commits.append(Commit(batch.revision, changes, size))
         self._changes += len(changes)
-        while self._changes > self._most:
+        self._bytes += size
+        while self._changes > self._most or self._bytes > self._most_bytes:
             gone = self._commits.popleft()
             self._changes -= len(gone.changes)
-            self.floor = gone.batch.revision
+            self._bytes -= gone.size
+            self.floor = gone.revision
 
     def resumed(self, view: View, stream: Stream, start: str) -> Iterator[Line]:
         """Tell what came after the revision ``start``, commit by commit; a stream is as if it had told all before.
@@ -141,7 +152,7 @@ class Recent:
         stream.assume(past)
         for commit in missed:
             past.advance(commit)
-            yield from told(stream.next(past, commit.batch), past.epoch, past.revision)
+            yield from told(stream.next(past, commit), past.epoch, past.revision)
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
     def _place(self, at: int) -> int:
@@ -149,11 +160,21 @@ class Recent:
         low, high = 0, len(self._commits)
         while low < high:
             middle = (low + high) // 2
-            if self._commits[middle].batch.revision <= at:
+            if self._commits[middle].revision <= at:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+
+def _short(change: Change) -> Change | None:
+    """Give of a change what a stream looks at; None for nothing: of a report that it is there, not what it says, which may be much."""
+    if keys.kind(change.key) != "seen":
+        return change
+    if (change.before is None) == (change.after is None):
+        return None
+    before, after = (None if each is None else Report(each.nic, "running") for each in (change.before, change.after))
+    return change._replace(before=before, after=after)
 
 
 def told(lines: Iterator[Line], epoch: str, at: int) -> Iterator[Line]:

@@ -179,6 +179,29 @@ def test_what_is_not_remembered_is_refused() -> None:
         list(registry.recent.resumed(view, Stream(NODES[0]), f"first:{view.revision - 1}"))
 
 
+def test_what_streams_go_on_by_is_bounded_in_bytes() -> None:
+    """By their number alone one node would fill the memory of every service, a report or a NIC of half a million bytes after the other."""
+    registry = Remembered(0)
+    registry.join(0)
+    view, nic = registry.local.view, NICS[0]
+    recent = registry.recent = registry.parts = Recent(view, most_bytes=20_000)
+    start = f"first:{view.revision}"
+    assert registry.report(node(0), {"nic": nic, "state": "running"}).status == 200
+    for number in range(30):
+        options = [{"name": "o", "value": f"{number:01000}"}]
+        assert registry.report(node(0), {"nic": nic, "state": "running", "options": options}).status == 200
+    lines = list(recent.resumed(view, Stream(NODES[0]), start))
+    assert [line.event for line in lines] == ["ready"], "what a node says of its NICs is nothing that streams tell"
+    added = registry.nic(name="n", network=registry.network())
+    for number in range(30):
+        registry.do("nic.set", added.uuid, {"tags": [f"t{number:0100}.{each}" for each in range(10)]})
+    with pytest.raises(Refused) as refused:
+        list(recent.resumed(view, Stream(NODES[0]), start))
+    assert refused.value.kind == "compacted"
+    assert view.revision - 20 < recent.floor < view.revision - 10
+    assert list(recent.resumed(view, Stream(NODES[0]), f"first:{recent.floor}"))[-1].revision == f"first:{view.revision}"
+
+
 # -- over the socket
 
 
