@@ -20,7 +20,7 @@ from netregistry.model import keys
 from netregistry.model.codec import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
@@ -57,6 +57,8 @@ class Known(Protocol):
     def members(self, name: str, *of: str) -> tuple[str, ...]: ...
 
     def has(self, name: str, *of: str) -> bool: ...
+
+    def count(self, name: str, *of: str) -> int: ...
 
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]: ...
 
@@ -119,10 +121,11 @@ def _begun_or_ended(view: Known) -> list[tuple[str, str]]:
 
 
 def _was_within(view: Known, cluster: str, network: str) -> bool:
-    """Tell whether a NIC of the cluster was in the network before the latest commit."""
-    if any(keys.kind(key) == "nics" and _place(before) == (cluster, network) for key, (before, _at) in view.replaced.items()):
+    """Tell whether a NIC of the cluster was in the network before the latest commit: there may be thousands, which are counted."""
+    changed = [(before, view.get(key)) for key, (before, _at) in view.replaced.items() if keys.kind(key) == "nics"]
+    if any(_place(before) == (cluster, network) for before, _after in changed):
         return True
-    return any(key not in view.replaced for key in view.members("within", cluster, network))
+    return view.count("within", cluster, network) > sum(_place(after) == (cluster, network) for _before, after in changed)
 
 
 def _owners(view: Known, nic: Nic) -> Iterator[str]:
@@ -185,10 +188,11 @@ class Stream:
         networks |= {network: None for of, network in (_begun_or_ended(view) if nics else ()) if of == cluster}
         if not lines and not networks:
             return
-        own = {uuid: None for what, uuid in sorted(self._told) if what == "network"}
+        own: Container[str] = [uuid for uuid in networks if ("network", uuid) in self._told]
         if any(line.what == "nic" for line in lines):
-            before, own = own, self._own_networks(view)
-            networks |= {uuid: None for uuid in (*before, *own) if (uuid in before) != (uuid in own)}
+            before = [uuid for what, uuid in sorted(self._told) if what == "network"]
+            own = found = self._own_networks(view)
+            networks |= {uuid: None for uuid in (*before, *found) if ("network", uuid) not in self._told or uuid not in found}
         told = {uuid: self._network_told(view, uuid, cluster) for uuid in networks}
         gone = [uuid for uuid in networks if view.network(uuid) is None or not (uuid in own or view.has("within", cluster, uuid))]
         for uuid in networks:

@@ -215,6 +215,10 @@ class View:
         """Tell whether a group has any member."""
         return of in self._groups.get(name, {})
 
+    def count(self, name: str, *of: str) -> int:
+        """Give how many members a group has."""
+        return len(self._groups.get(name, {}).get(of, ()))
+
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
         """Give what there are groups of, of those with one name."""
         return tuple(self._groups.get(name, ()))

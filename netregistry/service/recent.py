@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
-MOST = 20_000  #: changes that are remembered
+MOST = 10_000  #: changes that are remembered
 MOST_BYTES = 64 << 20  #: of them together, as the store has them: one node has it write 115 MiB an hour, if it will
 #: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
 #: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
 BEFORE = 2_000
+#: What it may take to go on with one stream, in keys of groups that are looked at: 0.3 s at worst, in which nobody else has a turn.
+#: To begin anew takes no more, but where there is as much to tell.
+WORK = 300_000
+CHANGE, LINE = 20, 20  #: as many of them one missed change takes, and one line that is told
 #: What concerns a stream.
 TOLD = frozenset(("nics", "networks", "nodes", "seen"))
 
@@ -49,14 +53,19 @@ class Commit(NamedTuple):
 
 
 class Past:
-    """A view as it was at an earlier revision, which goes on commit by commit until it is the view. The view must not change meanwhile."""
+    """A view as it was at an earlier revision, which goes on commit by commit until it is the view. The view must not change meanwhile.
+
+    ``work``: what it has taken so far (WORK).
+    """
 
     def __init__(self, view: View, commits: list[Commit], at: int) -> None:
         self.epoch, self.revision = view.epoch, at
         self._view = view
         self._objects: dict[str, tuple[Any, int]] = {}
         self._groups: dict[tuple[str, ...], dict[str, None]] = {}
+        self._laid_over: dict[tuple[str, ...], int] = {}  # group -> members in the view of which something else is said here
         self.replaced: dict[str, tuple[Any, int]] = {}
+        self.work = CHANGE * sum(len(commit.changes) for commit in commits)
         for commit in reversed(commits):
             for change in commit.changes:
                 self._put(change.key, change.before, change.written)
@@ -69,6 +78,9 @@ class Past:
         self.revision = commit.revision
 
     def _put(self, key: str, value: Any, written: int) -> None:
+        if key not in self._objects and (there := self._view.get(key)) is not None:
+            for group in groups(key, there):
+                self._laid_over[group] = self._laid_over.get(group, 0) + 1
         before = self._objects.get(key, (None, 0))[0]
         for group in groups(key, before) if before is not None else ():
             del self._groups[group][key]
@@ -85,14 +97,21 @@ class Past:
         return self._objects[key][1] if key in self._objects else self._view.at(key)
 
     def members(self, name: str, *of: str) -> tuple[str, ...]:
-        kept = (key for key in self._view.members(name, *of) if key not in self._objects)
-        return (*kept, *self._groups.get((name, *of), ()))
+        there, here = self._view.members(name, *of), self._groups.get((name, *of), ())
+        self.work += len(there) + len(here)
+        return (*(key for key in there if key not in self._objects), *here)
 
     def has(self, name: str, *of: str) -> bool:
-        return bool(self._groups.get((name, *of))) or any(key not in self._objects for key in self._view.members(name, *of))
+        return self.count(name, *of) > 0
+
+    def count(self, name: str, *of: str) -> int:
+        group = name, *of
+        return self._view.count(name, *of) - self._laid_over.get(group, 0) + len(self._groups.get(group, ()))
 
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
-        found = dict.fromkeys((*self._view.groups(name), *(group[1:] for group in self._groups if group[0] == name)))
+        there = self._view.groups(name)
+        self.work += len(there) + len(self._groups)
+        found = dict.fromkeys((*there, *(group[1:] for group in self._groups if group[0] == name)))
         return tuple(of for of in found if self.has(name, *of))
 
     def network(self, uuid: str) -> Network | None:
@@ -141,7 +160,7 @@ class Recent:
     def resumed(self, view: View, stream: Stream, start: str) -> Iterator[Line]:
         """Tell what came after the revision ``start``, commit by commit; a stream is as if it had told all before.
 
-        Raises Refused for what is not remembered, and for another epoch.
+        Raises Refused for what is not remembered, and for another epoch; also in the midst of it, where to begin anew takes less.
         """
         at = revision(view.epoch, start)
         if not self.floor <= at <= view.revision:
@@ -152,7 +171,12 @@ class Recent:
         stream.assume(past)
         for commit in missed:
             past.advance(commit)
-            yield from told(stream.next(past, commit), past.epoch, past.revision)
+            for line in told(stream.next(past, commit), past.epoch, past.revision):
+                past.work += LINE
+                yield line
+            if past.work > WORK:
+                detail = f"too much has changed since {start}, for this node: begin anew, without from, and compare"
+                raise Refused("compacted", detail, field="from", revision=f"{view.epoch}:{view.revision}")
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
     def _place(self, at: int) -> int:

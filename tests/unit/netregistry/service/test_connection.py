@@ -8,6 +8,8 @@ import logging
 import select
 import socket
 import time
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,11 +109,15 @@ def many_nics(service: Served, role: str = "") -> None:
         service.client(role).change("POST", "batch", {"parts": parts})
 
 
-def taken(channel: Channel) -> bool:
-    """Tell whether a stream waits for who hears it: nothing of it goes out though there is more."""
-    before = channel.waiting
-    time.sleep(0.1)
-    return 0 < channel.waiting == before
+def waits(channel: Channel) -> Callable[[], bool]:
+    """Give what tells whether a stream waits for who hears it: nothing of it went out in the latest looks, though there is more."""
+    seen = deque[int](maxlen=20)
+
+    def holds() -> bool:
+        seen.append(channel.waiting)
+        return len(seen) == 20 and len(set(seen)) == 1 and seen[0] > 0
+
+    return holds
 
 
 def test_a_stream_that_is_superseded_is_ended_at_once_though_nobody_reads_it(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_a_stream_that_is_superseded_is_ended_at_once_though_nobody_reads_it(tmp
         with opened(service, asked.encode()) as first:
             wait_until(lambda: streams.count == 1, 10, "a stream")
             (channel,) = streams.all()
-            wait_until(lambda: taken(channel), 10, "that no more goes out")
+            wait_until(waits(channel), 10, "that no more goes out")
             with opened(service, asked.encode()):
                 wait_until(lambda: ended(first), 10, "the end of the first one")
                 assert (streams.count, streams.nodes(), channel.waiting) == (1, {NODES[0]: NODES[3]}, 0)
