@@ -33,7 +33,6 @@ MALFORMED = {
     "chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
     "address": b"GET http://[::1/v1 HTTP/1.1\r\n" + HOST + b"\r\n",
     "no HTTP": b"\x16\x03\x01\x00\xa5\r\n\r\n",
-    "compressed": POST + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
 }
 
 
@@ -79,6 +78,25 @@ def test_what_is_no_http_is_a_problem_as_any_other(service: Served, what: str, c
     assert b" 400 " in head.splitlines()[0] and b"Content-Type: application/problem+json" in head, head
     problem = json.loads(body)
     assert problem["status"] == 400 and problem["type"] == "/v1/problems/invalid" and len(problem["detail"]) < 400
+    nothing_is_said(service, caplog)
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate, gzip", b"identity", b"x" * 200])
+@pytest.mark.parametrize("target", [b"networks", b"nothing"])
+def test_a_compressed_body_is_refused_before_any_of_it_has_come(
+    service: Served, target: bytes, encoding: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A small one may be of any size, and is refused to those who may ask nothing too."""
+    asked = POST.replace(b"networks", target) + b"Content-Encoding: " + encoding + b"\r\nContent-Length: 500\r\n\r\n"
+    with opened(service, asked) as asking:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += asking.recv(1 << 16)
+        asking.shutdown(socket.SHUT_WR)
+        body = head.partition(b"\r\n\r\n")[2] + all_of(asking)
+    assert b" 415 " in head.splitlines()[0] and b"Accept-Encoding: identity" in head and b"Connection: close" in head, head
+    problem = json.loads(body)
+    assert problem["type"] == "/v1/problems/media" and "Content-Encoding" in problem["detail"] and len(problem["detail"]) < 200
     nothing_is_said(service, caplog)
 
 
