@@ -57,7 +57,8 @@ class Outcome(NamedTuple):
     changed: int = 0
     deleted: int = 0
     refused: Mapping[str, str] = {}
-    absent: int = 0  #: what is missing, and not yet for long enough
+    absent: int = 0  #: what is missing, and not yet for long enough; what is refused to be deleted is not among it
+    apart: tuple[str, ...] = ()  #: nodes that have its NICs, and are not of this cluster: netregistry.importer.difference.Known
 
 
 class Importer:
@@ -70,11 +71,15 @@ class Importer:
         self._compare_at = 0.0
         self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who was the master before that
         self._absent: dict[str, float] = {}  # UUID -> since when it is missing
+        self._kept: set[str] = set()  # of it, what was asked to be deleted, and refused
 
     @property
     def due(self) -> float:
-        """Give the time by which something is missing for long enough: the configuration is to be read again then."""
-        return min(self._absent.values(), default=NEVER) + self._patience
+        """Give the time by which something is missing for long enough: the configuration is to be read again then.
+
+        What the registry refuses to delete is asked for anew whenever the configuration is read, and no reason to read it.
+        """
+        return min((since for uuid, since in self._absent.items() if uuid not in self._kept), default=NEVER) + self._patience
 
     def outdated(self) -> bool:
         """Tell whether the registry has begun another epoch since it was asked what it has. Raises Problem, TryAgain, HostRefused."""
@@ -120,7 +125,10 @@ class Importer:
             if not refused and self._known is not None:
                 break
             self._known = None
-        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent))
+        self._kept = gone & refused.keys() & self._absent.keys()
+        for uuid, why in difference.left_out(wanted, known).items():
+            refused.setdefault(uuid, why)
+        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent) - len(self._kept), known.apart)
 
     def _now_known(self, now: float) -> Known:
         if self._known is None:
@@ -135,22 +143,30 @@ class Importer:
         """Ask for everything; give what was refused: UUID and why."""
         refused: dict[str, str] = {}
         for batch in difference.batches(todo):
-            for some in (batch, *([one] for one in batch if len(batch) > 1)):
-                try:
-                    self._ask(known, hold, some)
-                except Problem as error:
-                    if error.retry or error.kind == "fenced":
-                        raise
-                    if len(some) == 1:
-                        refused[some[0].uuid] = PLACE.sub("", str(error))
+            if self._taken_in(known, hold, batch, done) is None:
+                continue
+            for step in batch:
+                why = self._taken_in(known, hold, [step], done)
+                if why is None:
                     continue
-                for step in some:
-                    done[step.action.partition(".")[2]] += 1
-                    if step.action.endswith(".delete"):
-                        self._absent.pop(step.uuid, None)
-                if some is batch:
-                    break
+                refused[step.uuid] = f"{step.label}: {why}"
+                for each in difference.parts(step):
+                    self._taken_in(known, hold, [each], done)
         return refused
+
+    def _taken_in(self, known: Known, hold: dict[str, Any], some: list[Step], done: dict[str, int]) -> str | None:
+        """Ask for some things together; give why they are refused, None where they are done. Raises what stops all the others too."""
+        try:
+            self._ask(known, hold, some)
+        except Problem as error:
+            if error.retry or error.kind == "fenced":
+                raise
+            return PLACE.sub("", str(error))
+        for step in some:
+            done[step.action.partition(".")[2]] += 1
+            if step.action.endswith(".delete"):
+                self._absent.pop(step.uuid, None)
+        return None
 
     def _ask(self, known: Known, hold: dict[str, Any], some: list[Step]) -> None:
         (imported, *bodies), epoch = self._registry.batch([hold, *(step.part for step in some)])

@@ -88,14 +88,16 @@ def _source(app: App) -> Any:
 def _shown(found: Any, outcomes: list[Any], dry_run: bool, as_json: bool) -> int:
     """Print what has become of it; give the exit status."""
     made, changed, deleted = (sum(getattr(each, name) for each in outcomes) for name in ("made", "changed", "deleted"))
-    refused = outcomes[-1].refused
+    refused, apart = outcomes[-1].refused, list(outcomes[-1].apart)
     if as_json:
         rows = [{"uuid": uuid, "detail": why} for uuid, why in sorted(refused.items())]
         counts = {"made": made, "changed": changed, "deleted": deleted}
-        about = {"cluster": found.cluster, "node": found.node, "serial": found.serial}
+        about = {"cluster": found.cluster, "node": found.node, "serial": found.serial, "apart": apart}
         answer("registry-import-ganeti", done=not dry_run, **about, **counts, refused=rows, problems=list(found.problems))
     else:
         for line in (*found.problems, *(f"{uuid}: {why}" for uuid, why in sorted(refused.items()))):
+            say(f"netcommon: {line}", err=True)
+        for line in import_module("netregistry.importer.watch").warnings(found.cluster, apart):
             say(f"netcommon: {line}", err=True)
         would = "would be " if dry_run else ""
         said = f"{made} {would}made, {changed} {would}changed, {deleted} {would}deleted, {len(refused)} {would}refused"

@@ -353,6 +353,7 @@ def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_jso
     """Let this machine join, by a UUID that it keeps.
 
     On the registry's machine; another one joins by a token (registry join). For example netcommon registry node join node1 cluster=prod.
+    A Ganeti cluster's nodes are of the cluster that gnt-cluster info names: they are told nothing else of it before a guest comes.
     The UUID is in /var/lib/netcommon/node.json, which is not to be copied to another machine. One that has joined already joins again
     under the same UUID, where the registry has forgotten it.
     """

@@ -17,7 +17,7 @@ from netcommon.process.notify import Notifier
 from netregistry.client import Client
 from netregistry.importer import watch
 from netregistry.importer.asking import Asking
-from netregistry.importer.configuration import LONGEST, Unusable
+from netregistry.importer.configuration import LONGEST, Unusable, parse
 from netregistry.importer.importer import Importer
 from netregistry.importer.source import NotMaster, Source
 from netregistry.importer.watch import Watcher
@@ -26,6 +26,7 @@ from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
 from tests.support.ganeti_configuration import CLUSTER, MASTERS, NETWORKS, NICS, Cluster, GanetiNode
 from tests.support.netns import wait_until
+from tests.support.registry import NODES
 from tests.support.service import Lines, Served, served
 
 FIRST, SECOND = MASTERS
@@ -189,6 +190,26 @@ def test_bad_ones_are_one_alarm_each_and_change_nothing(following: Following, se
     cluster.document["serial_no"] = 200
     following.node.write(cluster)
     wait_until(lambda: NICS[1] in nics(service), 5)
+
+
+def test_a_node_of_another_cluster_is_named_once(tmp_path: Path, service: Served) -> None:
+    service.client().change("POST", "nodes", {"uuid": NODES[0], "name": "node7", "cluster": "prod"})
+    with Client(service.path, f"importer:{CLUSTER}") as asked:
+        Importer(Asking(asked, CLUSTER)).take(parse(small().data), None, 1.0)
+    body = {"after": f"{service.client().get('').body['epoch']}:0", "nics": [{"nic": NICS[0], "state": "running"}]}
+    service.client(f"node:{NODES[0]}").change("POST", f"nodes/{NODES[0]}/reports", body)
+    following = Following(tmp_path / "node1", service)
+    cluster = small()
+    following.node.write(cluster)
+    following.start()
+    try:
+        wait_until(lambda: any("node7: netcommon registry node set NODE cluster=" in line for line in following.log.lines), 10)
+        cluster.nic(NICS[1])
+        following.node.write(cluster)
+        wait_until(lambda: NICS[1] in nics(service), 10)
+        assert sum("node7" in line for line in following.log.lines) == 1 and following.alarms() == []
+    finally:
+        following.end()
 
 
 def test_a_registry_that_is_away(tmp_path: Path) -> None:
