@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from netagent.sync.messages import Local, Looked, Send
-from netagent.sync.reading import report_of
+from netagent.sync.reading import OF_REGISTRY, note, report_of, said_of
 from netregistry.model.codec import Invalid, read, write
 from netregistry.model.nic import Report
 from netregistry.model.node import About
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
-LONGEST_NOTE = 255  #: bytes
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
-OF_REGISTRY = frozenset(("moved_to", "came", "came_from", "settles"))  #: what of a report is not a node's to say
 
 
 class Sent(NamedTuple):
@@ -170,7 +168,7 @@ class Outbox:
         return Report(uuid, STOPPED, since=wall) if kept and (uuid in self.told or uuid in self.absent) else None
 
     def _said(self, uuid: str, local: Local) -> Report:
-        return local.report._replace(refused=_note(self._refused(uuid) or self.noted.get(uuid, "")))
+        return local.report._replace(refused=note(self._refused(uuid) or self.noted.get(uuid, "")))
 
     def knows(self, uuid: str, local: Local) -> bool:
         """Tell whether the registry has a NIC from us as it is."""
@@ -257,7 +255,7 @@ class Outbox:
         has = dict(map(report_of, reports := list(reports)))
         self.told, self.noted = {}, {}
         for each in reports:
-            said = _read(each) if counts else None
+            said = said_of(each) if counts else None
             self.told[each["nic"]] = _sent(said) if said is not None else Sent(has[each["nic"]], 0)
             if said is not None and said.refused:
                 self.noted[said.nic] = said.refused
@@ -295,19 +293,5 @@ class Outbox:
             self.dirty.setdefault(uuid)
 
 
-def _read(said: Mapping[str, Any]) -> Report | None:
-    """Read what the registry lists of a NIC; None for what this version has not said."""
-    try:
-        return read(Report, {name: value for name, value in said.items() if name not in OF_REGISTRY})
-    except Invalid:
-        return None
-
-
 def _sent(report: Report) -> Sent:
     return Sent(report.state, hash(report) or 1)
-
-
-def _note(text: str) -> str:
-    """Give a text as a report can have it: printable, and short."""
-    found = "".join(each if each.isprintable() else " " for each in text)
-    return found.encode("utf-8", "replace")[:LONGEST_NOTE].decode("utf-8", "ignore")
