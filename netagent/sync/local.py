@@ -21,7 +21,7 @@ from netcommon.options.shown import tag_text
 from netcommon.options.sources import options_of, strongest
 from netregistry.model.nic import Option, Report
 from runtime import definitions
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, NicInvalid
 from runtime.record import APPLYING, REVERTING
 
 if TYPE_CHECKING:
@@ -52,17 +52,18 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
     marks: Mapping[str, str] | None = None
     for uuid in uuids:
         try:
-            record, nic = _record(node, uuid), definitions.read(node.paths, uuid)
+            record, (nic, broken) = _record(node, uuid), _defined(node, uuid)
             if record is not None and not _is_left(node, view, record):
-                found[uuid] = _local(node, view, record, nic, applied)
+                found[uuid] = _local(node, view, record, nic, applied, broken)
                 continue
             if record is None:
                 marks = _marks(view) if marks is None else marks
-                if uuid in marks or node.store.elsewhere(uuid) or (nic is not None and _is_held(node, view, nic)):
+                held = _is_any_held(node, view) if broken else nic is not None and _is_held(node, view, nic)
+                if uuid in marks or node.store.elsewhere(uuid) or held:
                     unclear.add(uuid)  # its record may be lost, or another namespace of this node has it
                     continue
-            if nic is not None:
-                found[uuid] = _stopped(nic)
+            if nic is not None or broken:
+                found[uuid] = Local(Report(uuid, "stopped"), {}, unread=True) if nic is None else _stopped(nic)
         except (Unclear, NetcommonError):
             unclear.add(uuid)
     return Looked(found, frozenset(unclear), about, node.clock.wall())
@@ -93,7 +94,8 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             if record.moved or left or not _ours(node, record):
                 continue
             try:
-                found[record.uuid] = _local(node, view, record, defined.get(record.uuid), applied)
+                nic, broken = (defined.get(record.uuid), False) if record.uuid in defined or not wrong else _defined(node, record.uuid)
+                found[record.uuid] = _local(node, view, record, nic, applied, broken)
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
@@ -117,6 +119,14 @@ def _record(node: Node, uuid: str) -> Record | None:
     return record if record is not None and _ours(node, record) else None
 
 
+def _defined(node: Node, uuid: str) -> tuple[Nic | None, bool]:
+    """Give the definition of a NIC, None where there is none, and whether there is one that says nothing. Raises HostRefused."""
+    try:
+        return definitions.read(node.paths, uuid), False
+    except NicInvalid:
+        return None, True
+
+
 def _ours(node: Node, record: Record) -> bool:
     return record.boot == node.identity.boot and record.netns == node.identity.netns
 
@@ -138,12 +148,17 @@ def _is_held(node: Node, view: View, nic: Nic) -> bool:
     return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
 
 
+def _is_any_held(node: Node, view: View) -> bool:
+    """Tell whether any tap in use is on no record, and bears no mark: it may be that of a NIC whose definition says nothing."""
+    return any(is_bare(view, link) and node.store.by_device(link.name) is None for link in view.links())
+
+
 def _stopped(defined: Nic) -> Local:
     return Local(Report(defined.uuid, "stopped"), _fields(defined))
 
 
-def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied) -> Local:
-    """Give a NIC as it is. Raises Unclear, NetcommonError."""
+def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied, broken: bool = False) -> Local:
+    """Give a NIC as it is. ``broken``: its definition says nothing that can be read. Raises Unclear, NetcommonError."""
     if record.state in (APPLYING, REVERTING):
         raise Unclear(f"a hook is at work on {record.nic.label}, or has died at it ({record.state})")
     standing = record.before or record
@@ -165,9 +180,10 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         pending=_pending(node, nic),
     )
     told = nic.told
-    ganeti = defined is None and os.path.isdir(node.paths.ganeti_run)
+    ganeti = defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
-    return Local(report, _fields(defined or nic), ganeti, network, "" if told is None else told.revision)
+    fields = {} if broken else _fields(defined or nic)
+    return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken)
 
 
 def _options(node: Node, standing: Record) -> tuple[Option, ...]:

@@ -24,32 +24,25 @@ class Option(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+    """Hold what the registry wants of one NIC."""
 
-    ``tags``: those that its Ganeti cluster has; None where that does not say them. ``position``: of the NIC in its instance, by which its
-    tags are to be read; None where nobody says it. ``ip``: its address in the network; "" where none is said.
-    """
-
-    revision: str
+    revision: str  #: EPOCH:REVISION
     options: tuple[Option, ...] = ()
-    network: str = ""
-    tags: tuple[str, ...] | None = None
-    position: int | None = None
-    ip: str = ""
+    network: str = ""  #: UUID of its network, "" for none
+    tags: tuple[str, ...] | None = None  #: those that its Ganeti cluster has; None where that does not say them
+    position: int | None = None  #: of the NIC in its instance, by which its tags are to be read; None where nobody says it
+    ip: str = ""  #: its address in the network; "" where none is said
 
 
 class Local(NamedTuple):
-    """One NIC as it is on this node.
-
-    ``fields``: what a node says of a NIC whose master it is (netregistry.rules.masters.OF_NODE), and its address. ``network``: the UUID of
-    the network that it is in by its hypervisor, or whose values it was told; ``told``: their EPOCH:REVISION; "" where there is none.
-    """
+    """One NIC as it is on this node."""
 
     report: Report
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any]  #: netregistry.rules.masters.OF_NODE, where the node is its master, and its address
     ganeti: bool = False  #: a Ganeti cluster is its master
-    network: str = ""
-    told: str = ""
+    network: str = ""  #: UUID of that in which it is by its hypervisor, or whose values it was told; "" for none
+    told: str = ""  #: EPOCH:REVISION of those; "" where it was told none
+    unread: bool = False  #: its definition is there and says nothing, so nobody knows its fields
 
 
 class Failure(NamedTuple):

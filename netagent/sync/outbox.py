@@ -92,6 +92,11 @@ class Outbox:
         about = self.about + self._reads_about + (self._about_flying != 0)
         return len(self.dirty) + len(self._reading) + len(self._flying) + about + aside + len(self.unclear)
 
+    @property
+    def telling(self) -> bool:
+        """Tell whether anything is to be told that is neither left aside nor unclear, in flight or not."""
+        return self.flight is not None or self.due or bool(self._reading) or self._reads_about
+
     def batch(self) -> tuple[tuple[str, ...], bool]:
         """Take what is to be looked at for the next request: NICs, and whether also what there is on the node."""
         marked = (ABOUT, *self.dirty) if self.about else (*self.dirty,)

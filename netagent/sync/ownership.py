@@ -241,7 +241,7 @@ class Ownership:
             self._held.pop(one.uuid, None)
             if local is not None and local.ganeti:
                 self.foreign.add(one.uuid)
-            elif local is not None and self._may_add(local, own):
+            elif local is not None and not local.unread and self._may_add(local, own):
                 # of reports that are not the latest any more it is not done: a copy may come late
                 fields = {name: value for name, value in local.fields.items() if name not in PLACED or one.uuid not in self._homeless}
                 self._ask(one._replace(match=self._outbox.after), {**fields, "uuid": one.uuid, "found": True})

@@ -21,7 +21,7 @@ from netregistry.request import ANY
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from netregistry.importer.configuration import Configuration
     from netregistry.importer.difference import Known, Step
@@ -69,7 +69,8 @@ class Importer:
         self._known: Known | None = None
         self._epoch = ""
         self._compare_at = 0.0
-        self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who was the master before that
+        self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who were the masters before that
+        self._held: tuple[Any, ...] = ()  # the lineage of which the registry was told though there was nothing else to tell
         self._absent: dict[str, float] = {}  # UUID -> since when it is missing
         self._kept: set[str] = set()  # of it, what was asked to be deleted, and refused
 
@@ -88,8 +89,8 @@ class Importer:
         self._known = None
         return True
 
-    def take(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
-        """Let the registry have what a configuration says. ``seen``: the other master that this node has seen last.
+    def take(self, wanted: Configuration, seen: Sequence[Seen], now: float) -> Outcome:
+        """Let the registry have what a configuration says. ``seen``: the other masters that this node has seen, the last one last.
 
         Raises Problem where it is refused as a whole ("fenced"), or for now; TryAgain, HostRefused where nobody answers.
         """
@@ -102,26 +103,26 @@ class Importer:
                 raise Problem({**error.document, "detail": PLACE.sub("", str(error))}) from None
             raise
 
-    def _taken(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
-        lineage = wanted.uuid, wanted.master, seen
+    def _taken(self, wanted: Configuration, seen: Sequence[Seen], now: float) -> Outcome:
+        lineage = wanted.uuid, wanted.master, tuple(seen)
         if lineage != self._lineage:
             self._absent.clear()
         if lineage != self._lineage or now >= self._compare_at:
             self._known = None
         self._lineage = lineage
         self.outdated()
-        fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, seen))
-        hold = {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
         done = dict.fromkeys(("add", "set", "delete"), 0)
         refused: dict[str, str] = {}
         for _ in range(ROUNDS):
             known = self._now_known(now)
+            hold = _hold(wanted, seen, known)
             self._missing(difference.absent(wanted, known), now)
             gone = {uuid for uuid, since in self._absent.items() if now - since >= self._patience}
             todo = difference.steps(wanted, known, gone)
             refused = self._asked(known, hold, todo, done)
-            if not todo and not _holds(known, wanted):
+            if not todo and not (_holds(known, wanted) and (lineage == self._held or _unbroken(known, seen))):
                 self._ask(known, hold, [])
+                self._held = lineage
             if not refused and self._known is not None:
                 break
             self._known = None
@@ -177,7 +178,19 @@ class Importer:
             self._known = None
 
 
+def _hold(wanted: Configuration, seen: Sequence[Seen], known: Known) -> dict[str, Any]:
+    """Give the request that lets an import go on. Of the masters that were seen it names that whose import is there, else the last one."""
+    last = next((each for each in seen if each.master == known.imported.get("master")), seen[-1] if seen else None)
+    fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, last))
+    return {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
+
+
 def _holds(known: Known, wanted: Configuration) -> bool:
     """Tell whether the registry has this master's import already, and of no later configuration."""
     there = known.imported
     return (there.get("uuid"), there.get("master")) == (wanted.uuid, wanted.master) and there["serial"] <= wanted.serial
+
+
+def _unbroken(known: Known, seen: Sequence[Seen]) -> bool:
+    """Tell whether no other master was seen since the last import."""
+    return all(each.serial <= known.imported.get("serial", 0) for each in seen)

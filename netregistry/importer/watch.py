@@ -37,7 +37,10 @@ class Log(Protocol):
 
 
 class Watcher:
-    """``importer``: gives that of a cluster by its name, always the same one; ``ended``: a descriptor that can be read when it is over."""
+    """``importer``: gives that of a cluster by its name, the same one as long as it asks the same registry.
+
+    ``ended``: a descriptor that can be read when it is over.
+    """
 
     def __init__(self, source: Source, importer: Callable[[str], Importer], ended: int, notifier: Notifier, log: Log) -> None:
         self._source, self._importer, self._ended, self._notifier, self._log = source, importer, ended, notifier, log

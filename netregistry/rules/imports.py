@@ -47,7 +47,7 @@ def hold(draft: Draft, part: Part) -> Done:
             _refuse(before, f"cluster {asked.uuid} is imported as {name}, by {before.node}, and nobody has said that it was renamed")
         if there is not None:
             _after(there, asked)
-            since = there.since if asked.master == there.master else asked.serial
+            since = there.since if _goes_on(there, asked) else asked.serial
     elif other is not None:
         name, before = other
         if left := renaming.renamed(draft, name, cluster):
@@ -56,6 +56,11 @@ def hold(draft: Draft, part: Part) -> Done:
     made = Import(asked.uuid, asked.master, asked.node, asked.serial, since, draft.now)
     draft.put(key, made)
     return Done(200, key, write(made))
+
+
+def _goes_on(there: Import, asked: Reading) -> bool:
+    """Tell whether the master has been it all the time since its last import, as far as it has seen."""
+    return asked.master == there.master and (asked.seen is None or asked.seen.serial <= there.serial)
 
 
 def _after(there: Import, asked: Reading) -> None:

@@ -51,19 +51,28 @@ def follow(app: App) -> None:
     """Import the configuration whenever it changes, until SIGTERM. Raises HostRefused."""
     as_root(app)
     watch = import_module("netregistry.importer.watch")
-    importers: dict[str, Any] = {}
-
+    made: list[Any] = []  # what the importer is for and where it asks, the client, and the importer
     looked = [time.monotonic()]
 
     def importer(cluster: str) -> Any:
         if time.monotonic() >= looked[0] + HOURLY:
             looked[0] = time.monotonic()
             joined(app, "importer", 0.0)  # renews the certificate, if the registry is elsewhere
-        if cluster not in importers:
-            importers[cluster] = _importer(_asking().Asking(client(app, f"importer:{cluster}"), cluster))
-        return importers[cluster]
+        where = cluster, _joined_to(app)
+        if not made or made[0] != where:
+            asked = client(app, f"importer:{cluster}")
+            if made:
+                made[1].close()
+            made[:] = where, asked, _importer(_asking().Asking(asked, cluster))
+        return made[2]
 
     watch.Watcher(_source(app), importer, watch.pipe_of_signals(), Notifier(app.environ), app.log).run()
+
+
+def _joined_to(app: App) -> tuple[str, tuple[str, ...]] | None:
+    """Give as whom, and to which addresses, this machine has joined as an importer; None where it has not. Raises HostRefused."""
+    found = import_module("netregistry.credentials").read(app.paths.lib, "importer")
+    return None if found is None else (found.name, found.addresses)
 
 
 def _asking() -> Any:

@@ -11,6 +11,7 @@ from netagent.sync.gone import gone
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
+from netcommon.lifecycle import migration
 from runtime import definitions
 from runtime.errors import HostRefused, NetcommonError
 from runtime.nic import Nic
@@ -227,3 +228,59 @@ def test_a_tap_where_a_nic_belongs_keeps_that_one_alone_in_the_registry(agent: A
         agent.until(lambda: UUIDS[0] in agent.alarms.active().get("registry-inventory", ""), "people are told what stays")
         agent.compared()
         assert shown(service, UUIDS[0]), "guest7 may be its tap"
+
+
+@pytest.mark.parametrize("ganetis", [True, False])
+def test_who_is_on_his_way_is_looked_at_again(
+    agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch, ganetis: bool
+) -> None:
+    """The runtime file may come before its folder is watched; a guest of plain QEMU beside Ganeti has none, ever."""
+    conf = Path(sim.paths.kvm_run, "conf")
+    conf.mkdir(parents=True)
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is told")
+        assert state(service) == "incoming"
+        agent.until(lambda: not sync.machine.marks, "nothing is left to be told")
+        if ganetis:
+            (conf / "web1.runtime").write_text("[[], [], {}, []]")
+        else:
+            monkeypatch.setattr(migration, "STARTS", 0.0)
+        sync.coming()
+        agent.until(lambda: state(service) == "running", "it is here")
+
+
+def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent, sim: Sim, service: Served) -> None:
+    """What its record tells is told, also where it was changed; what is not there is stopped, and nothing of it goes."""
+    sim.tap("tap1")
+    with agent.running() as sync:
+        for number in (0, 1):
+            definitions.write(sim.paths, one(number))
+            sim.up(one(number))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        found = shown(service)
+        assert found is not None
+        before = found["nic"]
+        file = Path(sim.paths.definitions) / f"{UUIDS[0]}.toml"
+        text = file.read_text()
+        file.write_text(text + "\nrubbish = = 1\n")
+        sync.marked(UUIDS[0])
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+        agent.until(lambda: [each["name"] for each in reports(service)[UUIDS[0]]["options"]] == ["isolated"], "what is in force is told")
+        agent.compared()
+        assert state(service) == "running"
+        sim.down(one(0))
+        sim.host.remove_link("tap0")
+        sync.marked(UUIDS[0])
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        found = shown(service)
+        assert found is not None and {name: found["nic"][name] for name in before if name != "options"} == {
+            name: value for name, value in before.items() if name != "options"
+        }
+        file.write_text(text)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: "registry-inventory" not in agent.alarms.active() and sync.machine.idle, "all is well")

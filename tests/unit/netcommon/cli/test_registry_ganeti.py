@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,3 +179,48 @@ def test_a_node_of_another_cluster_that_has_its_nics_is_named(cli: Cli, service:
         assert cli.json(*words)["apart"] == ["node1"]
     cli("registry", "node", "set", "node1", f"cluster={CLUSTER}")
     assert cli(*COMMAND).stderr == "" and cli.json(*COMMAND)["apart"] == []
+
+
+def test_what_ganetis_pool_may_give_out_too_is_named(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    cli(*COMMAND)
+    command = "gnt-network modify --add-reserved-ips={} blue"
+    assert command.format("192.0.2.1") in cli("registry", "nic", "allocate", "web1.example.com/0", "ipv4").stderr
+    add = ("registry", "nic", "add", "network=blue", "instance=printer")
+    assert command.format("192.0.2.2") in cli(*add, "index=0", "allocate=ipv4").stderr
+    assert command.format("192.0.2.30") in cli(*add, "index=1", "ip=192.0.2.30", "--dry-run").stderr
+    reserved = cluster.document["networks"][NETWORKS[0]]["ext_reservations"]
+    cluster.document["networks"][NETWORKS[0]]["ext_reservations"] = f"{reserved[:200]}11{reserved[202:]}"
+    cluster.changed()
+    node.write(cluster)
+    cli(*COMMAND)
+    cli("registry", "network", "set", "blue", "ranges=192.0.2.200-192.0.2.201")
+    done = cli(*add, "index=2", "allocate=ipv4")
+    assert "192.0.2.200" in done.stdout and done.stderr == ""
+    assert cli("registry", "nic", "set", "web1.example.com/0", "options.rate_in=8mbit").stderr == ""
+    cli("registry", "network", "add", "green", "subnet=198.51.100.0/24")
+    assert cli("registry", "nic", "add", "network=green", "allocate=ipv4").stderr == ""
+
+
+def test_a_registry_that_does_not_run_is_not_one_that_cannot_answer_for_now(cli: Cli, cluster: Cluster) -> None:
+    """Nothing comes of trying again where nobody starts it; it does where it is there, and its store does not answer."""
+    for words in (COMMAND, (*COMMAND, "--take-over")):
+        said = cli(*words, status=69).stderr
+        assert "no registry is served" in said and "systemctl start netcommon-registry" in said
+    path = cli.root / "run/netregistry/socket"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    silent.accept()[0].close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        try:
+            cli(*COMMAND, status=75)
+        finally:
+            silent.shutdown(socket.SHUT_RDWR)
+            answering.join()

@@ -206,6 +206,56 @@ def test_what_the_pool_reserves_is_not_given_out(registry: Registry, importing: 
     assert registry.refused("network.set", NETWORKS[0], {"reserved": []})["kind"] == "forbidden"
 
 
+def test_a_nic_in_another_network_leaves_its_further_addresses_behind(registry: Registry, importing: Node) -> None:
+    """Else the network where it was gives them to somebody else, and two have them, each in a scope of its own."""
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", network6="2001:db8::/64")
+    cluster.network(NETWORKS[1], "red", "198.51.100.0/24")
+    cluster.network(NETWORKS[2], "wide", "192.0.0.0/16")
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    importing.read(cluster)
+    registry.do("nic.set", NICS[0], {"allocate": ["ipv4", "ipv6"], "options": [{"name": "isolated", "value": "yes"}]})
+    given = registry.wanted(NICS[0]).addresses
+    assert len(given) == 2
+    nic = cluster.instance("web1.example.com")["nics"][0]
+
+    def goes(network: str, ip: str) -> tuple[str, ...]:
+        nic.update(network=network, ip=ip)
+        cluster.changed()
+        assert not importing.read(cluster).refused and differences(registry, cluster) == []
+        return registry.wanted(NICS[0]).addresses
+
+    assert goes(NETWORKS[2], "192.0.2.9") == given[:1], "what the other network holds it keeps"
+    assert goes(NETWORKS[0], "192.0.2.9") == given[:1]
+    assert goes(NETWORKS[1], "198.51.100.9") == () and registry.wanted(NICS[0]).options != ()
+    claim = registry.claim(f"addresses/{NETWORKS[0]}/{given[0]}")
+    assert claim is not None and claim.standing == "quarantined" and claim.last == NICS[0]
+    assert goes(NETWORKS[0], "192.0.2.9") == ()
+    registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert goes("", "") == (), "one without a network has none of a network"
+    registry.do("nic.set", NICS[0], {"addresses": ["10.0.0.7"]})
+    assert goes("", "10.0.0.9") == ("10.0.0.7",) and goes(NETWORKS[0], "192.0.2.9") == ()
+
+
+def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", "192.0.2.0/29", ext_reservations="10011101")
+    cluster.nic(NICS[0], network=NETWORKS[0])
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "192.0.2.4", "last": "192.0.2.5"}]})
+    assert registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})["addresses"] == ["192.0.2.4"]
+    assert registry.nic(network=NETWORKS[0], ip="192.0.2.5").ip == "192.0.2.5"
+    said = registry.refused("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert (said["kind"], said["size"], said["held"]) == ("full", 2, 2), "what Ganeti's pool gives out is not given out here"
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "ip": "192.0.2.3"})["kind"] == "taken"
+    assert registry.local.view.network(NETWORKS[0]).reserved[0].last == "192.0.2.5"  # type: ignore[union-attr]
+    # a network of the registry's own has but one who reserves: its operator
+    green = registry.network(
+        "green", ranges=[{"first": "192.0.2.4", "last": "192.0.2.5"}], reserved=[{"first": "192.0.2.4", "last": "192.0.2.4"}]
+    )
+    assert registry.nic(network=green, allocate=["ipv4"]).ip == "192.0.2.5"
+
+
 def test_what_an_operator_says_of_a_network_stops_nothing_else_of_it(registry: Registry, importing: Node) -> None:
     cluster = Cluster()
     cluster.network(NETWORKS[0], "blue", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
@@ -416,6 +466,43 @@ def test_masters_that_take_turns(registry: Registry) -> None:
     assert registry.everything() == before
 
 
+def test_a_master_between_that_could_not_import(registry: Registry) -> None:
+    """Its importer was stopped, or the registry away: the third one has seen the first too, and says so."""
+    one, three, cluster = Node(registry), Node(registry), small()
+    one.read(cluster)
+    three.sees(cluster)
+    cluster.master(SECOND)
+    three.sees(cluster)
+    cluster.document["nodes"][NICS[11]] = {"name": "node3.example.com", "uuid": NICS[11]}
+    cluster.document["cluster"]["master_node"] = NICS[11]
+    cluster.changed()
+    three.read(cluster)
+    assert stored(registry, "imports")[CLUSTER]["node"] == "node3.example.com"
+    cluster.nic(NICS[4])
+    three.read(cluster)
+    assert differences(registry, cluster) == []
+
+
+def test_a_master_again_begins_anew(registry: Registry) -> None:
+    """Where the master between could not import: whoever saw the first one only before that one has not become the master after it."""
+    one, two, cluster = Node(registry), Node(registry), small()
+    one.read(cluster)
+    two.sees(cluster)
+    cluster.master(SECOND)
+    one.sees(cluster)
+    isolated = Cluster()
+    isolated.document = json.loads(cluster.data)
+    cluster.master(FIRST)
+    one.read(cluster)
+    before = registry.everything()
+    one.read(cluster, 60.0)
+    assert registry.everything() == before, "it is said once"
+    isolated.nic(NICS[5])
+    with pytest.raises(Problem, match=f"{FIRST} imports it"):
+        two.read(isolated)
+    assert registry.everything() == before
+
+
 def test_an_operator_says_who_it_is(registry: Registry) -> None:
     cluster = small()
     Node(registry).read(cluster)
@@ -588,7 +675,7 @@ def fenced_off(world: World) -> None:
     made.nic(NICS[9])
     before = world.registry.everything()
     alone = Node(world.registry)
-    alone.seen = Seen(MASTERS[world.master], 0)
+    alone.seen = (Seen(MASTERS[world.master], 0),)
     for importing in (alone, Node(world.registry)):
         with pytest.raises(NetcommonError):
             importing.read(made)
