@@ -90,7 +90,7 @@ class Outbox:
         """Count what is to be told, in flight or not."""
         aside = sum(1 for each in self.aside if each not in self.dirty)
         about = self.about + self._reads_about + (self._about_flying != 0)
-        return len(self.dirty) + len(self._reading) + len(self._flying) + about + aside + len(self.unclear)
+        return sum(map(len, (self.dirty, self._reading, self._flying, self.unclear))) + about + aside
 
     @property
     def telling(self) -> bool:
@@ -131,9 +131,7 @@ class Outbox:
             report = self._report(uuid, local, looked.wall, kept)
             self.absent.discard(uuid)
             sent = None if report is None else _sent(report)
-            if sent == before:
-                self._agreed(uuid)
-            elif not self._is_refused(uuid, sent):
+            if not self._is_known(uuid, sent, before):
                 flying[uuid] = sent
                 if report is None:
                     removed.append(uuid)
@@ -146,9 +144,7 @@ class Outbox:
             self.about = True  # it is looked at again
         elif reads_about:
             about = hash(looked.about)
-            if about == self._about_told:
-                self._agreed(ABOUT)
-            elif not self._is_refused(ABOUT, about):
+            if not self._is_known(ABOUT, about, self._about_told):
                 self._about_flying = about
                 body[ABOUT] = write(looked.about)
         if not flying and not self._about_flying:
@@ -162,9 +158,11 @@ class Outbox:
         self.aside.pop(what, None)
         self._alone.discard(what)
 
-    def _is_refused(self, what: str, said: Sent | int | None) -> bool:
-        aside = self.aside.get(what)
-        return aside is not None and aside.said == said
+    def _is_known(self, what: str, said: Sent | int | None, before: Sent | int | None) -> bool:
+        """Tell whether the registry has something as it is, or has refused that."""
+        if said == before:
+            self._agreed(what)
+        return said == before or (what in self.aside and self.aside[what].said == said)
 
     def _report(self, uuid: str, local: Local | None, wall: float, kept: bool) -> Report | None:
         """Give what is to be said of a NIC; None: nothing. One that is not here is stopped as long as it is wanted."""
