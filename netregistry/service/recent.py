@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 MOST = 20_000  #: changes that are remembered
+#: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
+#: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
+BEFORE = 2_000
 #: What concerns a stream.
 TOLD = frozenset(("nics", "networks", "nodes", "seen"))
 
