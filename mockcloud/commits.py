@@ -23,6 +23,7 @@ class Commits:
         self.seen: set[str] = set()
         self.instances: set[str] = set()
         self._stored: dict[str, Any] = {}
+        self._ended = False
         self._claims: dict[str, dict[str, None]] = {}  # a MAC or an address -> keys of its claims, of all scopes
 
     def begin(self, items: Iterable[Item]) -> Commits:
@@ -34,9 +35,15 @@ class Commits:
             self._put(key, value)
         return self
 
+    def end(self) -> None:
+        """Take in nothing more, and forget what is stored."""
+        self._ended = True
+        self._stored.clear()
+        self._claims.clear()
+
     def hear(self, _view: View, batch: Batch | None) -> None:
         """Take in one commit."""
-        if batch is None:
+        if batch is None or self._ended:
             return
         before = {key: self._stored.get(key) for key, _value in batch.changes}
         for key, value in batch.changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from netcommon.host.api.facts import AF_INET, Address, Link
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ADMIN = "eth0"  #: the device of a node's own NIC
+TAP = re.compile("tap[0-9]+", re.ASCII)  #: names of taps, as mockcloud.hypervisor gives them out
 OWN = "admin"  #: what that NIC is called in the registry
 FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/all/proxy_ndp")
 
@@ -73,6 +75,8 @@ def taken(name: str) -> str:
     """Say which nodes have a device of the name, "" for none."""
     if name in ("lo", ADMIN):
         return "every node has one"
+    if TAP.fullmatch(name):
+        return "taps of guests are called so"
     if name == OWN:
         return f"the NIC behind {ADMIN} is called so"
     return next(

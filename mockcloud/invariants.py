@@ -1,7 +1,7 @@
 """Hold everything that a mock cloud has against each other: what must be so at every moment, and when all is quiet.
 
 By raw files, tables of kernels, simulated or not, and what the registry stores and lists: by nothing of the code that made it so, but that
-mockcloud.in_force asks netcommon.options which of several wishes counts.
+mockcloud.wanted asks netcommon.options which of several wishes counts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.in_force import host_routes, lacking, settings_of, wanted_by
-from mockcloud.stored import TAP
+from mockcloud.hardware import TAP
+from mockcloud.in_force import host_routes, lacking
+from mockcloud.wanted import settings_of, wanted_by
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 from runtime.folder import TEMPORARY

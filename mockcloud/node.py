@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mockcloud.disk import Dates, no_room
 from mockcloud.ganeti import Apart
@@ -27,26 +27,22 @@ from netagent.observe.hook_reports import WARM, called
 from netagent.state import State
 from netagent.surroundings import Surroundings
 from netcommon.host.simulated.host import MemoryHost
-from netcommon.lifecycle import down, up
 from netcommon.lifecycle.check import repair
-from netcommon.lifecycle.context import HOT_REMOVE, START, Call, Clock, Node, Outcome, open_node
-from runtime.environment import DownHint
+from netcommon.lifecycle.context import Call, Clock, Node, open_node
 from runtime.errors import CONFIG, UNAVAILABLE, NetcommonError
 from runtime.paths import Paths
 from runtime.record import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from mockcloud.replaced.scheduler import Scheduler
     from mockcloud.replaced.transport.session import Way
     from mockcloud.replaced.watcher import SharedWatcher
     from netagent.sync.driver import MakeSession
-    from netcommon.host.api.facts import Link
     from netcommon.host.api.requests import Request
     from netcommon.settings.model import Settings
-    from runtime.nic import Nic
 
     #: Is told what a node does: its name, and what.
     Note = Callable[[str, str], None]
@@ -290,41 +286,6 @@ class MockNode:
                 node.store.close()
                 self.loop.behind = 0.0
 
-    def tap(self, name: str) -> Link:
-        return self.machine.add_tap(name, 4242)
-
-    def up(self, nic: Nic) -> Outcome:
-        """Call the hook, which the agent serves."""
-        return self._hook(lambda node, call: up.up(node, nic, call))
-
-    def down(self, nic: Nic) -> Outcome:
-        hint = DownHint(nic.uuid, nic.interface, nic.instance, nic.index, nic.mac)
-        return self._hook(lambda node, call: down.down(node, hint, call), HOT_REMOVE)
-
-    def vanish(self, tap: str) -> None:
-        """The guest's process ends, and nobody calls a down."""
-        self.machine.let_go(tap)
-
-    @contextmanager
-    def deaf(self) -> Iterator[None]:
-        """Nothing that happens meanwhile is told. Raises TypeError where the kernel is the running one."""
-        events = self.host.tell
-        hearers, events.hearers = events.hearers, []
-        try:
-            yield
-        finally:
-            events.hearers = hearers
-
-    def _hook(self, work: Callable[[Node, Call], Outcome], context: str = START) -> Outcome:
-        with self.inside:
-            node = self.process.open_node(self.state.settings)
-            log = self.state.make_log()
-            try:
-                return work(node, Call(log, self.loop.now() + LIMIT, "kvm", context))
-            finally:
-                node.store.close()
-                self.loop.behind = 0.0
-
     # -- what there is
 
     @property
@@ -333,31 +294,6 @@ class MockNode:
         if isinstance(self.machine, MemoryHost):
             return self.machine
         raise TypeError(f"the kernel of {self.name} is the running one")
-
-    def records(self) -> list[str]:
-        """List the keys of the NICs on record, and their states."""
-        node = self.process.open_node(self.state.settings)
-        try:
-            found, problems = node.store.all()
-        finally:
-            node.store.close()
-        if problems:
-            raise RuntimeError(f"{self.name}: {problems}")
-        return [f"{record.key} {record.state}" for record in found]
-
-    def picture(self) -> dict[str, Any]:
-        """Everything on a host in memory that NICs have made; equal pictures, equal hosts."""
-        kernel = self.host.kernel
-        return {
-            "links": dict(kernel.links),
-            "rules": sorted(kernel.rules),
-            "routes": sorted(kernel.routes),
-            "neighbours": sorted(kernel.neighbours),
-            "vlans": {index: dict(sorted(vlans.items())) for index, vlans in kernel.vlans.items()},
-            "ports": {index: port for index in kernel.links if (port := kernel.bridge_ports.port(index))},
-            "sysctls": dict(kernel.settings._values),
-            "nftables": self.host.nftables.everything(),
-        }
 
     def close(self) -> None:
         """Let the agent end."""

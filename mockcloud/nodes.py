@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from mockcloud import limits, sysinfo
+from mockcloud import sysinfo
+from mockcloud.parameters import FLAG, NODES, SECONDS, TAGS, TEXT, TEXTS, VALUES, Task, checked
 from mockcloud.sysinfo import Sort, node_uuid
-from runtime import validate
 from runtime.errors import NicInvalid
 from runtime.validate import is_uuid
 
@@ -17,40 +17,13 @@ if TYPE_CHECKING:
     from mockcloud.cloud import MockCloud
 
     Document = dict[str, Any]
-
-LONGEST = 86400.0  #: seconds that a status may let pass
+    Work = Callable[[MockCloud, Mapping[str, Any]], Document]
 
 
 def perform(cloud: MockCloud, task: str, given: Mapping[str, Any]) -> Document:
     """Do a task; give its document, without the schema's name. Raises NicInvalid for parameters that are none, NetcommonError."""
-    if task not in TASKS:
-        raise NicInvalid("task", task, f"one of {', '.join(TASKS)}")
-    takes, needs, work = TASKS[task]
-    for name, value in given.items():
-        if name not in takes:
-            raise NicInvalid(name, value, f"no such parameter; there are {', '.join(takes)}")
-        if not _is(takes[name], value):
-            raise NicInvalid(name, value, takes[name])
-    for name in needs:
-        if name not in given:
-            raise NicInvalid(name, "", "a value: it is missing")
-    return work(cloud, given)
-
-
-def _is(sort: str, value: Any) -> bool:
-    """Tell whether a value is of a sort."""
-    match sort:
-        case "text":
-            return isinstance(value, str) and value.isprintable()
-        case "true or false":
-            return isinstance(value, bool)
-        case "a list of texts":
-            return isinstance(value, list) and all(isinstance(each, str) for each in value)  # what each is, is looked at later
-        case "an object of texts and numbers":
-            return isinstance(value, dict) and all(_is(TEXT, each) or type(each) is int for each in value.values())
-        case "seconds":
-            return type(value) in (int, float) and 0.0 < value <= LONGEST
-    return type(value) is int and 0 <= value <= limits.NUMBERS
+    found, params = checked(TASKS, task, given)
+    return found.work(cloud, params)
 
 
 def nodes(cloud: MockCloud, only: Collection[str] | None = None) -> Document:
@@ -135,27 +108,17 @@ def _network(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
 
 
 def _nictags(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    more, less = (tuple(tag for each in given.get(name, []) for tag in validate.tags(each, "TAG")) for name in ("add", "remove"))
-    return {"nodes": cloud.tag(uuids(cloud, given["nodes"]) if given.get("nodes") else None, more, less)}
+    return {"nodes": cloud.tag(uuids(cloud, given["nodes"]) if given.get("nodes") else None, given.get("add", []), given.get("remove", []))}
 
 
-TEXT, NUMBER, FLAG, NAMES, FIELDS, SECONDS = (
-    "text",
-    "a number",
-    "true or false",
-    "a list of texts",
-    "an object of texts and numbers",
-    "seconds",
-)
-SORT = {"number": NUMBER, "profile": TEXT, "depth": TEXT, "ganeti": TEXT, "hooked": FLAG}
-#: What each task takes, by sort, which of it has to be given, and what does the task.
-TASKS: dict[str, tuple[dict[str, str], tuple[str, ...], Callable[[MockCloud, Mapping[str, Any]], Document]]] = {
-    "create": (SORT, (), _create),
-    "count": (SORT, (), _count),
-    "delete": ({"nodes": NAMES}, ("nodes",), _delete),
-    "list": ({}, (), _list),
-    "status": ({"nodes": NAMES, "seconds": SECONDS}, ("seconds",), _status),
-    "nics": ({"network": TEXT, "subnet": TEXT, "remove": FLAG}, ("network",), _nics),
-    "network": ({"name": TEXT, "fields": FIELDS}, ("name",), _network),
-    "nictags": ({"nodes": NAMES, "add": NAMES, "remove": NAMES}, (), _nictags),
+SORT = {"number": NODES, "profile": TEXT, "depth": TEXT, "ganeti": TEXT, "hooked": FLAG}
+TASKS: dict[str, Task[Work]] = {
+    "create": Task(SORT, (), _create),
+    "count": Task(SORT, (), _count),
+    "delete": Task({"nodes": TEXTS}, ("nodes",), _delete),
+    "list": Task({}, (), _list),
+    "status": Task({"nodes": TEXTS, "seconds": SECONDS}, ("seconds",), _status),
+    "nics": Task({"network": TEXT, "subnet": TEXT, "remove": FLAG}, ("network",), _nics),
+    "network": Task({"name": TEXT, "fields": VALUES}, ("name",), _network),
+    "nictags": Task({"nodes": TEXTS, "add": TAGS, "remove": TAGS}, (), _nictags),
 }

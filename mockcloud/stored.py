@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import uuid
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+from mockcloud.hardware import TAP
 from mockcloud.sysinfo import SERVERS
 from netregistry.model import kinds
 from netregistry.model.codec import Between, Invalid, read, write
@@ -24,7 +24,6 @@ NAMESPACE = uuid.UUID("6d6f636b-766d-4f75-8400-000000000000")  #: of which UUIDs
 VMS, HOST = "vms", "host.json"
 LONGEST = 1 << 20  #: bytes
 MOST_NICS = 8  #: of an instance, as Ganeti (constants.MAX_NICS)
-TAP = re.compile("tap[0-9]+", re.ASCII)  #: names of taps, as mockcloud.hypervisor gives them out
 Number = Annotated[int, Between(0, 1 << 31)]
 #: "making", "rebooting" and "deleting": a call that was killed has begun it, and is to be made again.
 State = Literal["making", "stopped", "rebooting", "running", "incoming", "crashed", "deleting"]

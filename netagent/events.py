@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 #: Something that a NIC's record may be about, as it is named in events: its sort, and which one. See netagent.index.marks_of.
 Mark = tuple[str, object]
@@ -27,18 +27,21 @@ class Gone(NamedTuple):
     """Something was removed: what bears one of ``marks`` may not hold any more."""
 
     marks: tuple[Mark, ...]
+    sort: Literal["gone"] = "gone"  #: tuples of one content are equal, and of equal events a source tells one
 
 
 class Changed(NamedTuple):
     """Something was made or altered, as every up does too: what bears one of ``marks`` and is settled may not hold any more."""
 
     marks: tuple[Mark, ...]
+    sort: Literal["changed"] = "changed"
 
 
 class Came(NamedTuple):
     """Tell that what NICs stand on is there (again): what waited for it is tried at once, and what went with it was undone by nobody."""
 
     marks: tuple[Mark, ...]
+    sort: Literal["came"] = "came"
 
 
 class RecordChanged(NamedTuple):

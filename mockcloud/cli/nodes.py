@@ -10,7 +10,7 @@ from mockcloud import limits
 from mockcloud.cli.opened import cloud_option, done, registry_option
 from mockcloud.cli.output import answer
 from mockcloud.hardware import PROFILES
-from mockcloud.nodes import LONGEST
+from mockcloud.parameters import LONGEST
 from mockcloud.registry import socket_of
 from mockcloud.served.client import served
 from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look

@@ -13,10 +13,11 @@ from mockcloud import state
 from mockcloud.cli.nodes import seed_option
 from mockcloud.cli.opened import cloud_option, opened
 from mockcloud.cli.output import answer
-from mockcloud.nodes import uuids
 from mockcloud.scenarios.faults import FAULTS
-from mockcloud.scenarios.file import LATEST, SETTLE, Step, read
-from mockcloud.scenarios.running import play, strike
+from mockcloud.scenarios.file import LATEST, SETTLE, read
+from mockcloud.scenarios.running import play
+from mockcloud.scenarios.striking import document, struck
+from mockcloud.served.client import ask, connection
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import HostRefused, NicInvalid, escaped
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mockcloud.scenarios.faults import Fault
-    from mockcloud.scenarios.running import Result
 
 MEMORY = "/dev/shm"  # noqa: S108 - a folder of our own is made there
 VIOLATED = 1  #: the exit status where something was found that must not be
@@ -54,7 +54,7 @@ def run(file: str, seed: int, folder: str, log: str, as_json: bool) -> None:
         lines = stack.enter_context(_opened(log)) if log else None
         root = folder or stack.enter_context(scratch())
         found = play(scenario, root, seed, lines)
-    _end(found, as_json)
+    _end(document(found), as_json)
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
@@ -91,7 +91,8 @@ def fault() -> None:
     """Let something go wrong in a cloud that is there, for a while, and look what becomes of it.
 
     All agents run; the fault begins, and ends after --for seconds of virtual time. Then what an administrator would do is done, and when
-    all has been quiet for a while (--settle) everything is held against each other, as at the end of a scenario.
+    all has been quiet for a while (--settle) everything is held against each other, as at the end of a scenario. A cloud that is served
+    goes on with its other work after that.
 
     Exit status 1 if something was found that must not be.
     """
@@ -102,10 +103,15 @@ def _command(name: str, one: Fault) -> click.Command:
         for variable, value in (("--for", lasts), ("--settle", settle)):
             if not 0.0 <= value <= LATEST:
                 raise NicInvalid(variable, f"{value:g}", f"a number from 0 to {LATEST:g}")
-        with opened(folder, seed=seed) as cloud:
-            hostnames = {each["uuid"]: each["hostname"] for each in cloud.list()}
-            wanted = [hostnames[each] for each in uuids(cloud, nodes)] if nodes else ["*"]
-            found = strike(cloud, [Step(name, given=given, nodes=each, lasts=lasts) for each in wanted], seed, settle)
+        wanted = {**given, "settle": settle, "seed": seed}
+        wanted |= {"for": lasts} if one.ends is not None else {}
+        wanted |= {"nodes": list(nodes)} if nodes else {}
+        connected = connection(folder)
+        if connected is not None:
+            found = ask(connected, "POST", "/faults", {"task": name, "params": wanted})
+        else:
+            with opened(folder, seed=seed) as cloud:
+                found = struck(cloud, name, wanted)
         _end(found, as_json)
 
     params: list[click.Parameter] = [click.Argument(["nodes"], nargs=-1, metavar="[NODE...]")] if one.of_node else []
@@ -142,24 +148,24 @@ class _Range(click.ParamType[float]):
         return found
 
 
-def _end(found: Result, as_json: bool) -> None:
+def _end(found: dict[str, Any], as_json: bool) -> None:
     """Print what a run came to, and end with its exit status."""
     show(found, as_json)
-    if found.violations:
+    if found["violations"]:
         raise SystemExit(VIOLATED)
 
 
-def show(found: Result, as_json: bool) -> None:
+def show(found: dict[str, Any], as_json: bool) -> None:
     """Print what a run came to."""
     if as_json:
-        said = {**found._asdict(), "outcomes": [each._asdict() for each in found.outcomes]}
-        answer("run", **{**said, "violations": [each._asdict() for each in found.violations]})
+        answer("run", **found)
         return
-    say(table(("AT", "WHAT"), [(f"{each.at:.1f}", each.text) for each in found.outcomes]))
-    for each in found.violations:
-        say(f"violation at {each.at:.1f} ({each.when}): {each.text}")
-    say(f"{len(found.violations)} violations; {found.seconds:.0f} s, {found.actions} actions of nodes, seed {found.seed}")
-    say(f"log: {found.lines} lines, SHA-256 {found.sha256}")
+    say(table(("AT", "WHAT"), [(f"{each['at']:.1f}", each["text"]) for each in found["outcomes"]]))
+    for each in found["violations"]:
+        say(f"violation at {each['at']:.1f} ({each['when']}): {each['text']}")
+    said = f"{found['seconds']:.0f} s, {found['actions']} actions of nodes, seed {found['seed']}"
+    say(f"{len(found['violations'])} violations; {said}")
+    say(f"log: {found['lines']} lines, SHA-256 {found['sha256']}")
 
 
 COMMANDS = {"run": run, "fault": fault}

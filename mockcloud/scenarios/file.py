@@ -12,7 +12,8 @@ import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.hardware import PROFILES
-from mockcloud.instances.table import FIELDS, FLAG, NEEDED, NUMBER, SEVERAL, TAGS, TASKS, TEXT, fits
+from mockcloud.instances.table import TASKS
+from mockcloud.parameters import FIELDS, FLAG, HIGHEST, NUMBER, SEVERAL, TAGS, TEXT, fits
 from mockcloud.scenarios.faults import FAULTS, Parameter
 from mockcloud.scenarios.lines import Path, line_of, lines
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
@@ -26,7 +27,7 @@ LATEST = 10 * 86400.0  #: seconds of virtual time that a scenario may last
 SETTLE = 700.0  #: seconds from when all is quiet to the last look: agents compare all with the registry 2 to 10 minutes after their start
 EXPECTED = {
     TEXT: "a text",
-    NUMBER: "a whole number from 0 to 65535",
+    NUMBER: f"a whole number from 0 to {HIGHEST}",
     FLAG: "true or false",
     TAGS: "a list of texts",
     FIELDS: "a table of texts",
@@ -74,7 +75,7 @@ class Scenario(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """A value is wrong; it says what was expected."""
 
 
@@ -135,7 +136,7 @@ class _Reader:
             "nodes": lambda value: _whole(value, 1, MOST_NODES),
             "profile": lambda value: _one_of(value, PROFILES),
             "settings": lambda value: _text(value, False),
-            "settle": lambda value: _number(value, 0.0, LATEST),
+            "settle": lambda value: number(value, 0.0, LATEST),
         }
         for key, value in self._document.items():
             if key in keys:
@@ -185,17 +186,17 @@ class _Reader:
         if "at" in said and "step" in said:
             self.problems.append(((*place, "step"), "a step: expected at = SECONDS or step = NUMBER, one of the two"))
         keys: dict[str, Callable[[Any], Any]] = {
-            "at": lambda value: _number(value, 0.0, LATEST),
+            "at": lambda value: number(value, 0.0, LATEST),
             "step": lambda value: _whole(value, 1, 1 << 31),
             "nodes": _text,
-            "chance": lambda value: _number(value, 0.0, 1.0),
+            "chance": lambda value: number(value, 0.0, 1.0),
             "count": lambda value: _whole(value, 1, MOST_NODES),
         }
         takes: dict[str, Callable[[Any], Any]]
         if kind == "fault":
             fault = FAULTS[what]
-            takes = {name: _of_parameter(each) for name, each in fault.takes.items()}
-            keys |= {"for": lambda value: _number(value, 0.0, LATEST)} if fault.ends is not None else {}
+            takes = {name: of_parameter(each) for name, each in fault.takes.items()}
+            keys |= {"for": lambda value: number(value, 0.0, LATEST)} if fault.ends is not None else {}
         else:
             takes = {name: _of_task(sort) for name, sort in TASKS[what].takes.items()}
         made: dict[str, Any] = {}
@@ -208,8 +209,8 @@ class _Reader:
             elif key != kind:
                 self._unknown((*place, key), key, (*takes, *keys))
         if kind == "task":
-            for key in takes:
-                if key in NEEDED and key not in said:
+            for key in TASKS[what].needs:
+                if key not in said:
                     self.problems.append((place, f"{what}: expected {key} = {takes[key].__doc__ or 'a value'}"))
         for key, field in (("for", "lasts"), ("count", "number")):
             if key in made:
@@ -219,7 +220,7 @@ class _Reader:
     def _take(self, into: dict[str, Any], place: Path, key: str, value: Any, take: Callable[[Any], Any]) -> None:
         try:
             into[key] = take(value)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             self.problems.append(((*place, key), f"{key} = {escaped(value)}: expected {wrong}"))
 
     def _unknown(self, place: Path, key: str, known: tuple[str, ...] | list[str]) -> None:
@@ -229,46 +230,49 @@ class _Reader:
 NETWORK = ("subnet", "subnet6", "gateway", "gateway6")
 
 
-def _number(value: Any, least: float, most: float) -> float:
+def number(value: Any, least: float, most: float) -> float:
+    """Take a number within bounds. Raises Wrong."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not least <= value <= most:
-        raise _Wrong(f"a number from {least:g} to {most:g}")
+        raise Wrong(f"a number from {least:g} to {most:g}")
     return float(value)
 
 
 def _whole(value: Any, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        raise _Wrong(f"a whole number from {least} to {most}")
+        raise Wrong(f"a whole number from {least} to {most}")
     return value
 
 
 def _one_of(value: Any, known: Mapping[str, Any] | tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in known:
-        raise _Wrong(f"one of {', '.join(known)}")
+        raise Wrong(f"one of {', '.join(known)}")
     return value
 
 
 def _text(value: Any, line: bool = True) -> str:
     if not isinstance(value, str) or (line and not value.isprintable()):
-        raise _Wrong("a text")
+        raise Wrong("a text")
     return value
 
 
 def _of_task(sort: str) -> Callable[[Any], Any]:
     def take(value: Any) -> Any:
         if not fits(sort, value):
-            raise _Wrong(EXPECTED[sort])
+            raise Wrong(EXPECTED[sort])
         return value
 
     take.__doc__ = EXPECTED[sort]
     return take
 
 
-def _of_parameter(parameter: Parameter) -> Callable[[Any], Any]:
+def of_parameter(parameter: Parameter) -> Callable[[Any], Any]:
+    """Give what takes a value of a fault's parameter, or raises Wrong."""
+
     def take(value: Any) -> Any:
         if parameter.choices:
             return _one_of(value, parameter.choices)
         if isinstance(parameter.default, int):
             return _whole(value, int(parameter.least), int(parameter.most))
-        return _number(value, parameter.least, parameter.most)
+        return number(value, parameter.least, parameter.most)
 
     return take

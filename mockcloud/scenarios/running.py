@@ -99,8 +99,11 @@ def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, 
 def strike(cloud: MockCloud, steps: Iterable[Step], seed: int, settle: float) -> Result:
     """Run steps on a cloud that is there, all of whose nodes take part. Raises HostRefused."""
     run = Run(cloud, tuple(steps), seed, False, Log(root=cloud.root))
-    run.through(run.begin, partial(run.all, settle))
-    return run.result()
+    try:
+        run.through(run.begin, partial(run.all, settle))
+        return run.result()
+    finally:
+        run.end()
 
 
 def _descriptors() -> list[str]:
@@ -334,6 +337,15 @@ class Run:
         self._log.add(line)
         if UNFORESEEN.search(line):
             self._violated("error", line.split(" ", 1)[1])
+
+    def end(self) -> None:
+        """Look no more: the cloud may go on."""
+        self._faults.end()
+        self._loop.close()
+        self._commits.end()
+        self.cloud.hear = lambda _line: None
+        if not self.cloud.service:
+            self.cloud.own.heard = None
 
     def result(self) -> Result:
         """Give what it came to so far. Raises Unwritten."""

@@ -17,10 +17,13 @@ from mockcloud.instances import table
 from mockcloud.instances.tasks import Instances
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.scheduler import RealTime
+from mockcloud.scenarios.faults import FAULTS
+from mockcloud.scenarios.striking import struck
 from mockcloud.served.client import SOCKET
 from mockcloud.sysinfo import VIRTUAL
 from netagent.dispatcher import tell
 from netcommon.process.socket_file import OWNER, SocketFile
+from runtime import validate
 from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
@@ -154,9 +157,10 @@ class Server(BaseServer):
     def look(self, path: str) -> dict[str, Any]:
         """Answer a GET. Raises NicInvalid for a path that there is not."""
         if path == "/":
-            tasks = {name: dict(each.takes) for name, each in _tasks()}
-            whole = {name: dict(takes) for name, (takes, *_) in nodes.TASKS.items()}
-            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": tasks, "nodes": whole}
+            tasks = {name: dict(each.takes) for name, each in table.TASKS.items()}
+            whole = {name: dict(each.takes) for name, each in nodes.TASKS.items()}
+            wrong = {name: [*each.takes] for name, each in FAULTS.items()}
+            return {"system_type": VIRTUAL, "now": self._cloud.registry.now, "tasks": tasks, "nodes": whole, "faults": wrong}
         if path == "/nodes":
             return nodes.nodes(self._cloud)
         if path == "/instances":
@@ -164,14 +168,19 @@ class Server(BaseServer):
         raise NicInvalid("path", path, "/, /nodes or /instances")
 
     def task(self, path: str, node: str, body: Any) -> dict[str, Any]:
-        """Do a task: POST /nodes, /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}. Raises NicInvalid, NetcommonError."""
+        """Do a task: POST /nodes, /faults, /tasks or /nodes/NODE/tasks with {"task": NAME, "params": {...}}.
+
+        Raises NicInvalid, NetcommonError.
+        """
         words = path.split("/")
         if words == ["", "nodes"]:
             return nodes.perform(self._cloud, *_named(body))
+        if words == ["", "faults"]:
+            return struck(self._cloud, *_named(body))
         if words[1:2] == ["nodes"] and words[3:] == ["tasks"]:
             node = words[2]
         elif words != ["", "tasks"]:
-            raise NicInvalid("path", path, "/nodes, /tasks or /nodes/NODE/tasks")
+            raise NicInvalid("path", path, "/nodes, /faults, /tasks or /nodes/NODE/tasks")
         task, params = _named(body)
         if node:
             self._is_on(node, task, params)
@@ -185,7 +194,7 @@ class Server(BaseServer):
             params.setdefault("node", node)
             where = instances.node(str(params["node"]))
         else:
-            where = instances.find(str(params.get("name", ""))).node
+            where = instances.find(validate.instance(str(params.get("name", "")), "INSTANCE")).node
         if where != uuid:
             raise NicInvalid("node", node, f"the node that {params.get('name', '')} is on")
 
@@ -196,7 +205,3 @@ def _named(body: Any) -> tuple[str, dict[str, Any]]:
         raise NicInvalid("body", json.dumps(body)[:200], 'an object: {"task": NAME, "params": {...}}')
     task = body["task"]
     return task if isinstance(task, str) else json.dumps(task), body.get("params", {})
-
-
-def _tasks() -> list[tuple[str, table.Task]]:
-    return list(table.TASKS.items())

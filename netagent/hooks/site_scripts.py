@@ -1,7 +1,7 @@
 """Tell whether the node has a custom script that a NIC of KVM may have, or one that is not to be seen from where we are.
 
 Scripts may be links into places that the sandbox of an agent's unit does not show (systemd.exec(5): PrivateTmp=, InaccessiblePaths=),
-though a hook sees them: what seems to lead nowhere is left to the hook.
+though a hook sees them: what seems to lead nowhere, or to a folder with nothing in it, is left to the hook.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def possible(paths: Paths, settings: Settings) -> bool:
 
 
 def _seen(path: str, names: Names) -> int:
-    """Tell what is to be seen of ``names`` in the folder ``path``."""
+    """Tell what is to be seen of ``names`` in the folder ``path``; without names of a script, or a folder of scripts, at ``path``."""
     try:
-        there = names.keys() & os.listdir(path)
+        there = os.listdir(path)
     except FileNotFoundError:
         return ASTRAY if os.path.islink(path) else NONE
     except NotADirectoryError:
-        return NONE
+        return NONE if names else THERE
     except OSError:
         return ASTRAY
-    found = NONE
-    for name in there:
-        below, within = f"{path}/{name}", names[name]
-        found = max(found, _seen(below, within) if within else THERE if os.path.exists(below) else ASTRAY)
-    return found
+    if not there and os.path.islink(path):
+        return ASTRAY  # such as where an empty folder is mounted for the agent alone
+    if not names:
+        return THERE if there else NONE
+    return max((_seen(f"{path}/{name}", names[name]) for name in names.keys() & there), default=NONE)

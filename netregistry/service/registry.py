@@ -96,7 +96,7 @@ class Registry:
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Part, ...] = ()
-        self.local = Local(store, now, version, self._heard, recent.MOST, passed)
+        self.local = Local(store, now, version, self._heard, recent.BEFORE, passed)
         view = self.local.view
         self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
         self._parts = (self.index, self.states, self.streams)

@@ -16,9 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from mockcloud.cluster import Cluster
-from tests.support import storm
+from tests.support import mock_nodes, storm
 from tests.support.bootstrap import PYTHON
+from tests.support.mock_nodes import Cluster
 
 SIZES = (500, 2000)
 
@@ -57,7 +57,7 @@ def measured(nodes: int) -> dict[str, float]:
             part("ten minutes idle", lambda: cluster.scheduler.passes(600.0))
         part("drift repaired", lambda: storm.drift(cluster))
         part("vanished, undone", lambda: storm.vanish(cluster))
-        left = [node.name for node in cluster.nodes if node.records()]
+        left = [node.name for node in cluster.nodes if mock_nodes.records(node)]
         cluster.close()
     if left:
         raise AssertionError(f"not undone: {left}")

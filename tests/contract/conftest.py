@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.contract.differences import NOT_YET
+from tests.contract.differences import NOT_COMPARED
 from tests.contract.heard import Step
 from tests.contract.trace import TRACE
 from tests.contract.worlds import LinuxWorld, SimulatedWorld, World, knows_vlans
@@ -127,7 +127,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Hear from before the first fixture."""
     twin = item.stash.get(TWIN, None)
     name = _name(item)
-    TRACE.start(name, twin.stash.get(STEPS, None) if twin is not None and not NOT_YET.fullmatch(name) else None)
+    TRACE.start(name, twin.stash.get(STEPS, None) if twin is not None and not NOT_COMPARED.fullmatch(name) else None)
     return (yield)
 
 

@@ -60,10 +60,12 @@ def add_ids(world: object, name: str, port: tuple[str, str], interface: tuple[st
 
 
 def set_by_others(world: object) -> None:
-    """More than the simulated rows have."""
+    """More than the simulated rows have: there it is only told."""
     if isinstance(world, LinuxWorld):
         for table, (column, value, _) in OTHERS.items():
             world.ovs.vsctl("set", table, "tap0", f"{column}={value}")
+    else:
+        simulated(world).host.switch.police("tap0")
 
 
 def check_set_by_others(world: object) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from netcommon.host.api.facts import OVS_MARK
 from netcommon.host.api.requests import PutOvsPort, ReleaseOvsPort, TakeOvsPort
-from tests.contract.ovs_by_hand import FULL, MARK, PLAIN, add_ids, check_set_by_others, fake_bridge, set_by_others, shapers
+from tests.contract.ovs_by_hand import FULL, MARK, PLAIN, add_ids, check_set_by_others, fake_bridge, set_by_others, shapers, simulated
 from tests.contract.worlds import LinuxWorld, World, do, told, view
 
 
@@ -69,8 +69,10 @@ def test_not_given_back_what_is_anothers(ovs_world: World) -> None:
 
 
 def others_qos(world: World, give: bool = True) -> str:
-    """The QoS row of somebody else that the port has; first it is given one. "" on a simulated node."""
+    """The QoS row of somebody else that the port has; first it is given one. "" on a simulated node, where that is only told."""
     if not isinstance(world, LinuxWorld):
+        if give:
+            simulated(world).host.switch.police("tap0")
         return ""
     if give:
         world.ovs.vsctl("set", "Port", "tap0", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb")

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
-from mockcloud.cluster import Cluster
 from mockcloud.node import MockNode
 from netcommon.host.api.facts import AF_INET, Rule
 from netcommon.host.api.requests import SetLink
 from runtime.nic import Nic
+from tests.support import mock_nodes
+from tests.support.mock_nodes import Cluster
 from tests.support.sim import nic
 
 MODES = ("bridged", "routed, table", "bridged", "routed, table", "bridged")  #: of the NICs of a node
@@ -42,8 +43,8 @@ def come_up(cluster: Cluster, seconds: float = 20.0) -> None:
     actions: list[tuple[MockNode, Callable[[], object]]] = []
     for number, node in enumerate(cluster.nodes, 1):
         for one in nics(number):
-            node.tap(one.interface)
-            actions.append((node, partial(node.up, one)))
+            mock_nodes.tap(node, one.interface)
+            actions.append((node, partial(mock_nodes.up, node, one)))
     cluster.each(seconds, actions)
 
 
@@ -82,14 +83,14 @@ def drift(cluster: Cluster, seconds: float = 20.0) -> None:
 
 
 def _harm(node: MockNode, harm: Callable[[MockNode], None], told: bool) -> None:
-    with nullcontext() if told else node.deaf():
+    with nullcontext() if told else mock_nodes.deaf(node):
         harm(node)
 
 
 def vanish(cluster: Cluster, seconds: float = 20.0) -> None:
     """Let the processes of all guests end, of which nobody calls a down."""
     taps = [f"tap{index}" for index in range(len(MODES))]
-    cluster.each(seconds, [(node, partial(node.vanish, tap)) for node in cluster.nodes for tap in taps])
+    cluster.each(seconds, [(node, partial(node.machine.let_go, tap)) for node in cluster.nodes for tap in taps])
     cluster.scheduler.passes(5.0)
 
 

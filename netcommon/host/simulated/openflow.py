@@ -96,4 +96,4 @@ class Tables:
     def restart(self) -> None:
         """ovs-vswitchd ends and starts again: no flow is left, and the ports get new numbers."""
         self.all = []
-        self._switch.renumber()
+        self._switch.restart()

@@ -9,7 +9,7 @@ from netcommon.host.api.host import DONE, Answer
 from netcommon.host.api.requests import PutOvsPort, ReleaseOvsPort, TakeOvsPort
 from netcommon.host.ovs.rows import Fake, inside, shown
 from netcommon.host.ovs.transaction import OURS
-from netcommon.host.simulated.events import ALTERED, GONE, MADE, OvsRow
+from netcommon.host.simulated.events import ALTERED, GONE, MADE, LinkState, OvsRow
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from netcommon.host.simulated.kernel import Kernel
 
 SYSTEM = "ovs-system"
+USERSPACE = "ovs-netdev"  #: vswitchd makes it with the first bridge of its own datapath
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -38,6 +39,7 @@ class Switch:
         self.fakes: list[Fake] = []
         self.controlled: set[str] = set()  #: the bridges that have a controller
         self.shapers: list[OvsShaper] = []  #: the QoS rows that we have made
+        self.policed: set[str] = set()  #: ports of which others limit what comes in
         self._kernel = kernel
         self._ports: dict[str, OvsPort] = {}
         self._count = 0
@@ -63,6 +65,9 @@ class Switch:
         self.bridges[name] = system
         if system and self._kernel.named(SYSTEM) is None:
             self._kernel.add(Link(0, SYSTEM, kind="openvswitch"))
+        elif not system and self._kernel.named(USERSPACE) is None:
+            self._kernel.add(Link(0, USERSPACE, kind="tun", holders=1))
+        self._police_again(self._limited())
 
     def add_fake_bridge(self, name: str, parent: str, tag: int) -> None:
         """As ovs-vsctl add-br with a parent; its device is vswitchd's own."""
@@ -88,6 +93,7 @@ class Switch:
     def amend(self, port: OvsPort) -> None:
         """Change the rows of a port that is there, as its administrator does."""
         self._put(port)
+        self._police_again(self._limited())
 
     def switch(self, name: str) -> OvsBridge | None:
         """See View.ovs_switch."""
@@ -109,14 +115,28 @@ class Switch:
         """The port with the real bridge that it is of."""
         return self._ports.get(name)
 
-    def renumber(self) -> None:
-        """vswitchd starts anew, and numbers its ports in another order."""
+    def restart(self) -> None:
+        """vswitchd starts anew, and numbers its ports in another order. Devices of its own are without it for a moment."""
+        for name, system in self.bridges.items():
+            link = self._kernel.named(name)
+            if link is not None and link.up and not system:
+                self._kernel.tell(ALTERED, LinkState(link, False))
+                self._kernel.tell(ALTERED, LinkState(link, True))
         for port in reversed(list(self._ports.values())):
             self._count += 1
             self._put(port._replace(ofport=self._count) if port.ofport > 0 else port)
 
-    def _put(self, port: OvsPort) -> OvsPort:
-        """The rows of a port are so now."""
+    def police(self, name: str) -> None:
+        """Limit what a port takes, as others do, or limit it otherwise: their limits are not shown."""
+        had, index = self._limited(), self._kernel.index_of(name)
+        self.policed.add(name)
+        self._row(ALTERED, "Interface", name)
+        if index and self.condition.switch and name not in had:
+            self._kernel.tell(MADE, Qdisc(index, "ingress", 0))
+        self._police_again(had)
+
+    def _put(self, port: OvsPort, replaced: OvsPort | None = None) -> OvsPort:
+        """The rows of a port are so now. ``replaced``: the port of its device that went in the same transaction."""
         before = self._ports.get(port.name)
         self._ports[port.name] = port
         if before is None:
@@ -124,22 +144,31 @@ class Switch:
             self._row(MADE, "Interface", port.name)
         elif before != port:
             self._row(ALTERED, "Port", port.name)
-        self._limit(before, port)
+        self._limit(before or replaced, port)
         return port
 
     def _limit(self, before: OvsPort | None, port: OvsPort) -> None:
-        """vswitchd puts the limits of a port on its device, as qdiscs of its own, each made anew where one of them is another."""
+        """vswitchd puts the limits of a port on its device, as qdiscs of its own. Of another rate it changes a class of its htb."""
         index = self._kernel.index_of(port.name)
         if not index or not self.condition.switch:
             return
-        for kind, was, wanted in (
-            ("ingress", (before.policing, before.burst) if before else (0, 0), (port.policing, port.burst)),
-            ("htb", (before.shaping,) if before else (0,), (port.shaping,)),
-        ):
-            if was != wanted and was[0]:
+        was = before or OvsPort(port.name, port.bridge)
+        for kind, had, has in (("ingress", was.policing, port.policing), ("htb", was.shaping, port.shaping)):
+            if had and not has:
                 self._kernel.tell(GONE, Qdisc(index, kind, 0))
-            if was != wanted and wanted[0]:
-                self._kernel.tell(MADE, Qdisc(index, kind, 0, wanted[0]))
+            elif has and not had:
+                self._kernel.tell(MADE, Qdisc(index, kind, 0))
+
+    def _limited(self) -> set[str]:
+        """Give the ports with a limit of what comes in by them."""
+        return {name for name, port in self._ports.items() if port.policing or name in self.policed}
+
+    def _police_again(self, had: set[str]) -> None:
+        """Whatever changes in the database, vswitchd removes the qdisc of each port that has had such a limit, and makes it anew."""
+        for name in sorted(had & self._limited()) if self.condition.switch else ():
+            if index := self._kernel.index_of(name):
+                self._kernel.tell(GONE, Qdisc(index, "ingress", 0))
+                self._kernel.tell(MADE, Qdisc(index, "ingress", 0))
 
     def has_bridge(self, name: str) -> bool:
         """Whether it is there, as a real one or a fake one."""
@@ -155,7 +184,8 @@ class Switch:
     def insert(self, port: OvsPort) -> OvsPort:
         """A transaction: the rows of a new port of a real bridge, which vswitchd has not seen."""
         self._count += 1
-        self.remove(port.name)
+        had = self._limited()
+        before = self._remove(port.name)
         made = port._replace(
             trunks=tuple(sorted(port.trunks)),
             external_ids=tuple(sorted(port.external_ids)),
@@ -164,8 +194,9 @@ class Switch:
             ofport=0,
             row=_row(self._count),
         )
-        self._put(made)
+        self._put(made, before)
         self._shape(port)
+        self._police_again(had)
         return made
 
     def _shape(self, port: OvsPort) -> None:
@@ -175,6 +206,7 @@ class Switch:
 
     def update(self, port: OvsPort, before: OvsPort) -> None:
         """A transaction: new VLANs for a port that is there, and whose rows stay."""
+        had = self._limited()
         ids = {key: value for key, value in before.external_ids if not key.startswith(OURS)} | dict(port.external_ids)
         interface_ids = dict(before.interface_ids) | dict(port.interface_ids)
         changed = before._replace(
@@ -189,15 +221,23 @@ class Switch:
         )
         self._put(changed)
         self._shape(port)
+        self._police_again(had)
 
     def remove(self, name: str) -> None:
+        """A transaction: the rows of a port go. What vswitchd has put on its device stays."""
+        self._remove(name)
+        self._police_again(self._limited())
+
+    def _remove(self, name: str) -> OvsPort | None:
         port = self._ports.pop(name, None)
+        self.policed.discard(name)
         link = self._kernel.named(name)
         if port is not None and link is not None and link.port_kind == "openvswitch" and self.condition.switch:
             self._kernel.put(link._replace(master=0, port_kind=""))
         if port is not None:
             self._row(GONE, "Port", name)
             self._row(GONE, "Interface", name)
+        return port
 
     def execute(self, request: OvsChange) -> Answer:
         """Carries it out."""
@@ -205,7 +245,7 @@ class Switch:
             return self.release(request)
         if isinstance(request, TakeOvsPort):
             return self.take(request)
-        return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner)
+        return self.put(request.port) if isinstance(request, PutOvsPort) else self.delete(request.name, request.owner, request.wait)
 
     def put(self, port: OvsPort) -> Answer:
         """See PutOvsPort."""
@@ -265,12 +305,14 @@ class Switch:
             burst=0,
             shaping=0,
         )
+        had = self._limited()
         self._put(given_back)
+        self._police_again(had)
         self.shapers = [each for each in self.shapers if each != OvsShaper(made.name, made.owner)]
         return DONE
 
-    def delete(self, name: str, owner: str) -> Answer:
-        """See DeleteOvsPort."""
+    def delete(self, name: str, owner: str, wait: bool = False) -> Answer:
+        """See DeleteOvsPort. Who waits has limits taken from the device before the port goes."""
         if not self.condition.there:
             return self._none()
         if not self.condition.database:
@@ -280,7 +322,9 @@ class Switch:
         if not own and shaper not in self.shapers:
             return Answer(errno.ENOENT, f"OVS port {name}: there is none of this NIC")
         self.shapers = [each for each in self.shapers if each != shaper]
-        if own:
+        if port is not None and own:
+            if wait and (port.policing or port.shaping):
+                self._put(port._replace(policing=0, burst=0, shaping=0))
             self.remove(name)
         return DONE
 
@@ -288,8 +332,11 @@ class Switch:
         """vswitchd compares its ports with the devices there are, as it does at each event."""
         if not (self.condition.there and self.condition.switch):
             return
+        before = dict(self._ports)
         for port in list(self._ports.values()):
             self._put(self._opened(port))
+        if before != self._ports:
+            self._police_again(self._limited())  # what it has written itself is a change, too
 
     def _opened(self, port: OvsPort) -> OvsPort:
         if port.ofport > 0 and not self.bridges[port.bridge]:

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from netagent.hooks.protocol import SETTLED
 from netcommon.host.linux.host import LinuxHost
 from runtime.locks import number
 from runtime.paths import Paths
 from runtime.store import Store
 from tests.kernel.test_doors_parallel import ended, environment, good, start
-from tests.support.agent import Agent, agent
+from tests.support.agent import COMMAND, Agent, agent
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.ovs import OpenVswitch
@@ -211,6 +212,46 @@ def test_a_hook_of_another_namespace_does_it_itself(placed: Node) -> None:
             done = rundoor("kvm-ifup", environment(0))
         assert done.status == 69 and "tap0 does not exist" in done.stderr
         assert running.status()["agent"]["calls handed back"] == "1 stranger" and served(running) == 0
+
+
+def sandboxed(first: str) -> tuple[str, ...]:
+    """The command of an agent with mounts of its own, which the shell's commands ``first`` make, as systemd makes those of its unit."""
+    return ("unshare", "--mount", "--propagation=private", "sh", "-c", f'{first} && exec "$@"', "agent", *COMMAND)
+
+
+@pytest.mark.parametrize("link", ["/etc/ganeti/kvm-vif-bridge", "/etc/netcommon/ifup.d", "/etc/netcommon/ifup.d/site"])
+def test_a_script_that_the_agent_cannot_see_runs_all_the_same(placed: Node, link: str) -> None:
+    """Nobody would miss it: an override may be all that a site has of isolation."""
+    placed.tap("tap0")
+    folder, script = Path("/run/site"), Path("/run/site/script")
+    folder.mkdir()
+    script.write_text("#!/bin/sh\necho $INTERFACE >>/run/ran\n")
+    script.chmod(0o755)
+    os.makedirs(os.path.dirname(link), exist_ok=True)
+    os.symlink(folder if link.endswith(".d") else script, link)
+    with agent(command=sandboxed("mount -t tmpfs none /run/site")) as running:
+        assert rundoor("kvm-ifup", environment(0)).status == 0
+        assert Path("/run/ran").read_text() == "tap0\n"
+        assert running.status()["agent"]["calls handed back"] == "1 scripts" and served(running) == 0
+        os.unlink(link)
+        assert rundoor("kvm-ifdown", environment(0), "tap0", "hot-remove").status == 0 and served(running) == 1
+
+
+def test_a_folder_that_comes_while_the_agent_runs(placed: Node) -> None:
+    """One made after its start is read-only in its sandbox; a hook may write to it."""
+    placed.tap("tap0")
+    os.makedirs("/run/site")
+    readonly = "mount --bind /run/site /run/site && mount -o remount,bind,ro /run/site"
+    nic = environment(0, TAGS="netcommon:*:dhcp:nfdhcpd")
+    with agent(settings='[dhcp]\nnfdhcpd_folder = "/run/site/dhcp"\n', command=sandboxed(readonly)) as running:
+        wait_until(
+            lambda: time.time() - os.stat("/etc/netcommon/config.toml").st_ctime > SETTLED, 10, "a file that is read only when it changes"
+        )
+        assert "does not exist: make it" in rundoor("kvm-ifup", nic).stderr
+        os.mkdir("/run/site/dhcp", 0o755)
+        assert rundoor("kvm-ifup", nic).status == 0 and os.path.exists("/run/site/dhcp/tap0")
+        assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0 and os.listdir("/run/site/dhcp") == []
+        assert running.status()["agent"]["calls handed back"] == "2 folders" and served(running) == 1
 
 
 def test_a_script_of_the_site_runs_in_the_hooks_own_process(placed: Node) -> None:

@@ -140,6 +140,18 @@ def test_a_node_that_is_made_under_the_number_of_one_that_has_crashed_is_on(tmp_
         assert cloud.counted() == (1, 1, 1, 0)
 
 
+def test_a_node_is_made_under_the_number_of_one_that_was_just_deleted(tmp_path: Path) -> None:
+    """The registry forgets bit by bit what nodes have reported, and lets nobody join under the UUID before it has."""
+    with opened(tmp_path) as cloud:
+        nodes = [each.uuid for each in cloud.create(2)]
+        cloud.network("blue", {"subnet": "192.0.2.0/24"})
+        cloud.ready(nodes, 20.0)
+        Instances(cloud).create("web1", nodes[1], [{"network": "blue"}])
+        Instances(cloud).start("web1")
+        cloud.delete([nodes[1]])
+        assert cloud.count(2).nodes == 2 and Instances(cloud).all()[0] == []
+
+
 def test_a_folder_of_a_node_that_leads_elsewhere_is_left_alone(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "2026").mkdir(parents=True)

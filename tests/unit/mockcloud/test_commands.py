@@ -132,6 +132,7 @@ def test_agents_that_run_see_a_nic_come_and_go(tmp_path: Path) -> None:
             64,
             "NETWORK='br1': expected a name that no device has: nodes of the profile plain",
         ),
+        (("nics", "tap0", "--subnet", "198.18.0.0/24"), 64, "NETWORK='tap0': expected a name that no device has: taps of guests"),
         (("nics", "admin", "--subnet", "198.18.0.0/24"), 64, "NETWORK='admin': expected a name that no device has: the NIC behind eth0"),
         (("nics", "a/b", "--subnet", "198.18.0.0/24"), 64, "NETWORK='a/b': expected an interface name"),
         (("nics", "external", "--subnet", "198.18.0.1/24"), 64, "--subnet='198.18.0.1/24': expected"),

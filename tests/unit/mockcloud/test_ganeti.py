@@ -13,6 +13,7 @@ from mockcloud.invariants import fitting as wrong
 from mockcloud.node import MockNode
 from mockcloud.sysinfo import NEW, OLD, VERSIONS, node_uuid
 from runtime.errors import HostRefused
+from tests.support import mock_nodes
 from tests.support.instance_history import COVERING, PAIR, drawn, prepare
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
@@ -126,12 +127,12 @@ def test_the_hook_undoes_what_is_left_and_completes_what_came(tmp_path: Path) ->
         instances.create("web1", FIRST, PAIR)
         instances.start("web1")
         node = cloud.nodes[FIRST]
-        assert len(node.records()) == 2
+        assert len(mock_nodes.records(node)) == 2
         placed = instances.find("web1")
         cloud.hypervisors[FIRST].stop(placed.vm)
-        assert len(node.records()) == 2, "3.0 calls nothing"
+        assert len(mock_nodes.records(node)) == 2, "3.0 calls nothing"
         cloud.hypervisors[FIRST].after("OP_INSTANCE_SHUTDOWN", placed.vm)
-        assert node.records() == []
+        assert mock_nodes.records(node) == []
     finally:
         cloud.close()
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+import netcommon.features.access as access
 import netcommon.features.firewall as firewall
 import netcommon.features.guard as guard
 import netcommon.features.rate as rate
+import netcommon.modes.bridged as bridged
+import netcommon.modes.openvswitch as openvswitch
 import netcommon.modes.routed as routed
 from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
@@ -22,14 +25,17 @@ from mockcloud.sysinfo import node_uuid
 from netcommon.features.base import Part
 from netcommon.host.api.datapath import ANYCAST, LOCAL
 from netcommon.host.api.facts import AF_INET, AF_INET6, Route
+from netcommon.operations.access import NodeAccess
+from netcommon.operations.flows import FlowsEnd
 from netcommon.operations.guard import rules as guard_rules
 from netcommon.operations.rate import Police, Shaper
 from netcommon.operations.route import GuestRoute
 from runtime.errors import HostRefused, NicInvalid
+from runtime.vlan import Vlan
 from tests.support.killing_steps import opened
 
 FIRST, SECOND = node_uuid(1), node_uuid(2)
-OPTIONS = {"rate_in": "8mbit", "rate_out": "4mbit", "firewall": "limited"}
+OPTIONS = {"rate_in": "8mbit", "rate_out": "4mbit", "firewall": "limited", "node_access": "icmp,tcp/80,udp/53"}
 NICS = [
     {"network": "blue"},
     {"network": "blue", "mode": "routed", "link": "guests"},
@@ -63,7 +69,12 @@ def test_all_of_it_is_there(cloud: MockCloud) -> None:
     perform(cloud, "migrate", {"name": "web1", "node": "mock2"})
     cloud.scheduler.passes(10.0)
     assert wrong(cloud) == [] == always(cloud)
-    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "9mbit", "rate_out": "", "firewall": ""}})
+    perform(
+        cloud,
+        "change",
+        {"name": "web1", "index": 0, "options": {"rate_in": "9mbit", "rate_out": "", "firewall": "", "node_access": "none"}},
+    )
+    perform(cloud, "change", {"name": "web1", "index": 1, "options": {"node_access": ""}})
     assert wrong(cloud) == []
 
 
@@ -87,7 +98,12 @@ def in_main(nic: Any, addresses: Any) -> list[GuestRoute]:
     return ROUTES(nic._replace(link=""), addresses)
 
 
-GUARD, ROUTES = guard.plan, routed._routes
+def a_service_more(nic: Any, settings: Any, options: Any) -> Part:
+    return ACCESS(nic, settings, options._replace(node_access=(*options.node_access, "tcp/22")))
+
+
+GUARD, ROUTES, ACCESS = guard.plan, routed._routes, access.plan
+NO_ACCESS = "node_access = icmp tcp/80 udp/53 is wanted, and not there"
 #: What is planted: the module, its function, what stands for that, and what is said then.
 PLANTED: dict[str, tuple[object, str, Callable[..., Any], tuple[str, ...]]] = {
     "guard": (guard, "plan", nothing, ("spoof_guard = true is wanted, and not there",)),
@@ -96,6 +112,8 @@ PLANTED: dict[str, tuple[object, str, Callable[..., Any], tuple[str, ...]]] = {
     "another table": (routed, "_routes", in_main, ("192.0.2.2/32 is not routed to it",)),
     "rate": (rate, "plan", nothing, ("rate_in = 8mbit is wanted, and not there", "rate_out = 4mbit is wanted, and not there")),
     "firewall": (firewall, "plan", nothing, ("firewall = limited is wanted, and not there",)),
+    "access": (access, "plan", nothing, (NO_ACCESS,)),
+    "access to more": (access, "plan", a_service_more, (NO_ACCESS,)),
     "routes": (
         routed,
         "_routes",
@@ -117,13 +135,93 @@ def test_what_is_left_out_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPa
 
 def test_what_is_wanted_no_more_and_is_there_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     running(cloud)
-    for each in (Shaper, Police):
+    for each in (Shaper, Police, NodeAccess):
         monkeypatch.setattr(each, "revert", lambda *_given: [])
-    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "", "rate_out": ""}})
+    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "", "rate_out": "", "node_access": ""}})
     assert [text.partition(": ")[2] for text in wrong(cloud)] == [
+        "node_access = all is wanted, and something is there",
         "rate_in = none is wanted, and something is there",
         "rate_out = none is wanted, and something is there",
     ]
+
+
+@pytest.fixture
+def switched(tmp_path: Path) -> Iterator[MockCloud]:
+    """Make a cloud of nodes with Open vSwitch."""
+    with opened(tmp_path / "cloud") as made:
+        made.create(2, profile="switched")
+        made.network("blue", {"subnet": "192.0.2.0/24"})
+        made.network("six", {"subnet6": "2001:db8::/64"})
+        made.ready([FIRST, SECOND], 20.0)
+        yield made
+
+
+def on_a_switch(cloud: MockCloud) -> None:
+    nics = [{"network": each, "mode": "openvswitch", "link": "ovs0", "vlan": ".7:8:9"} for each in ("blue", "six")]
+    perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": nics, "start": True})
+    for index in range(len(nics)):
+        perform(cloud, "change", {"name": "web1", "index": index, "options": {"rate_in": "8mbit", "rate_out": "4mbit"}})
+
+
+def test_all_of_it_is_there_on_a_switch(switched: MockCloud) -> None:
+    on_a_switch(switched)
+    assert wrong(switched) == [] == always(switched)
+    perform(switched, "migrate", {"name": "web1", "node": "mock2"})
+    switched.scheduler.passes(10.0)
+    assert wrong(switched) == [] == always(switched)
+    for options in ({"rate_in": "", "rate_out": "9mbit"}, {"spoof_guard": "false"}, {"allow_mac_spoofing": "true", "spoof_guard": "true"}):
+        perform(switched, "change", {"name": "web1", "index": 0, "options": options})
+        assert wrong(switched) == []
+
+
+def planned(**instead: Any) -> Callable[[Any, Any, Any], Any]:
+    """Give a plan of another NIC, or by other options."""
+
+    def plan(nic: Any, settings: Any, options: Any) -> Any:
+        of_nic = {name: value for name, value in instead.items() if name in nic._fields}
+        return SWITCHED(
+            nic._replace(**of_nic), settings, options._replace(**{name: instead[name] for name in instead.keys() - of_nic.keys()})
+        )
+
+    return plan
+
+
+SWITCHED = openvswitch.plan
+#: What stands for what is wanted, and what is said then of the first NIC.
+ON_A_SWITCH: dict[str, tuple[dict[str, Any], str]] = {
+    "rate_in": ({"rate_in": 0}, "rate_in = 8mbit is wanted, and its port has none"),
+    "rate_out": ({"rate_out": 9_000_000}, "rate_out = 4mbit is wanted, and its port has 9000"),
+    "VLANs": ({"vlan": Vlan(7)}, "VLANs .7:8:9 are wanted, and its port has tag 7 and trunks []"),
+    "guard": ({"spoof_guard": False}, "spoof_guard = true is wanted, and no flow is there"),
+    "address": ({"ip": "203.0.113.99"}, "its flows know another address of IPv4: 203.0.113.99"),
+    "any MAC": ({"allow_mac_spoofing": True}, "its flows know another MAC: none"),
+    "any address": ({"allow_ip_spoofing": True}, "its flows know another address of IPv4: none"),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_SWITCH)
+def test_what_is_otherwise_on_a_switch_is_seen(switched: MockCloud, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    instead, says = ON_A_SWITCH[name]
+    monkeypatch.setattr(openvswitch, "plan", planned(**instead))
+    on_a_switch(switched)
+    assert f"web1/0 on {FIRST}: {says}" in wrong(switched)
+
+
+def test_flows_that_are_wanted_no_more_and_are_there_are_seen(switched: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_switch(switched)
+    monkeypatch.setattr(FlowsEnd, "revert", lambda *_given: [])
+    perform(switched, "change", {"name": "web1", "index": 0, "options": {"spoof_guard": "false"}})
+    assert any("spoof_guard = false is wanted, and" in text and text.endswith("flows are there") for text in wrong(switched))
+
+
+def test_a_port_that_is_not_isolated_as_is_wanted_is_seen(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": NICS[:1], "start": True})
+    perform(cloud, "change", {"name": "web1", "index": 0, "options": {"isolated": "true"}})
+    assert wrong(cloud) == []
+    planned = bridged.plan
+    monkeypatch.setattr(bridged, "plan", lambda nic, settings, options: planned(nic, settings, options._replace(isolated=False)))
+    perform(cloud, "reboot", {"name": "web1"})
+    assert [text.partition(": ")[2] for text in wrong(cloud)] == ["isolated = true is wanted, and its port does otherwise"]
 
 
 def test_an_address_of_ipv6_that_is_routed_on_two_nodes_is_seen(cloud: MockCloud) -> None:
@@ -205,12 +303,6 @@ def test_networks_may_have_one_subnet(cloud: MockCloud, routed: bool) -> None:
     for name, node, network in (("web1", "mock1", "blue"), ("web2", "mock2", "red")):
         perform(cloud, "create", {"name": name, "node": node, "nics": [{"network": network, **more}], "start": True})
     assert wrong(cloud) == [] == always(cloud)
-
-
-def test_a_nic_of_the_nodes_own_may_be_called_as_taps_are(cloud: MockCloud) -> None:
-    cloud.attach("tap7", "198.18.0.0/24")
-    running(cloud)
-    assert wrong(cloud) == []
 
 
 def test_what_no_node_can_do_is_rightly_refused(tmp_path: Path) -> None:

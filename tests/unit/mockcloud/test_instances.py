@@ -18,6 +18,7 @@ from mockcloud.invariants import fitting as wrong
 from mockcloud.invariants import settled
 from mockcloud.sysinfo import node_uuid
 from runtime.folder import TEMPORARY
+from tests.support import mock_nodes
 from tests.support.killing_steps import Killed, everywhere, killed, opened
 from tests.support.mockcloud import Mockcloud
 from tests.support.sample import FULL
@@ -345,7 +346,7 @@ def test_bad_input_is_refused_and_changes_nothing(run: Mockcloud, words: tuple[s
         (("network", "green", "--subnet", "nonsense"), "subnet is 'nonsense': expected"),
         (("network", "green", "--subnet", "198.51.100.0/24", "--gateway", "192.0.2.1"), "gateway is '192.0.2.1': expected"),
         (("nictags", "mock7"), "NODE='mock7': expected"),
-        (("nictags", "--add", "a\tb"), "TAG='a\\tb': expected"),
+        (("nictags", "--add", "a\tb"), "add='a\\tb': expected"),
     ],
 )
 def test_networks_and_tags_that_are_none_are_refused(run: Mockcloud, words: tuple[str, ...], said: str) -> None:
@@ -517,12 +518,12 @@ def test_another_process_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
         instances.plug("web1", {"network": "blue", "link": "br1"})
         instances.change("web1", 1, {"rate_out": "9mbit"})
         cloud.scheduler.passes(5.0)
-        before, said = cloud.nodes[FIRST].picture(), told(cloud)
+        before, said = mock_nodes.picture(cloud.nodes[FIRST]), told(cloud)
         records = on_record(tmp_path / "cloud")
     with opened(tmp_path / "cloud") as cloud:
         cloud.ready([FIRST], 5.0)
         cloud.scheduler.passes(60.0)
-        assert cloud.nodes[FIRST].picture() == before
+        assert mock_nodes.picture(cloud.nodes[FIRST]) == before
         assert told(cloud) == said
         assert on_record(tmp_path / "cloud") == records
 

@@ -12,6 +12,7 @@ from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
 from netagent.sync.driver import INCARNATION
+from tests.support import mock_nodes
 from tests.support.killing_steps import opened
 
 PAIR = ({"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"})
@@ -50,7 +51,7 @@ def picture(cloud: MockCloud) -> dict[str, Any]:
     for uuid, node in cloud.nodes.items():
         host = {
             name: sorted(f"{key} {value}" for key, value in part.items()) if isinstance(part, dict) else sorted(map(repr, part))
-            for name, part in node.picture().items()
+            for name, part in mock_nodes.picture(node).items()
         }
         folder = Path(cloud.root, "servers", uuid)
         vms = {path.name: json.loads(path.read_text()) for path in (folder / "vms").glob("*")}

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from mockcloud.cluster import Cluster
 from mockcloud.replaced.scheduler import EPOCH
 from netagent.sync.messages import Failed, Failure
 from runtime import membership
-from tests.support import storm
+from tests.support import mock_nodes, storm
 from tests.support.bootstrap import PYTHON, ROOT
+from tests.support.mock_nodes import Cluster
 from tests.support.registry import NODES as NODES_OF_REGISTRY
 from tests.support.storm import told
 
@@ -69,19 +69,21 @@ def cluster(tmp_path: Path, alone: None) -> Iterator[Cluster]:
 
 def test_what_is_undone_by_hand_is_repaired_and_what_vanishes_is_undone(cluster: Cluster) -> None:
     nodes = cluster.nodes
-    bare = [node.picture() for node in nodes]
+    bare = [mock_nodes.picture(node) for node in nodes]
     storm.come_up(cluster)
-    assert all(len(node.records()) == len(storm.MODES) and all(one.endswith(" up") for one in node.records()) for node in nodes)
-    up = [node.picture() for node in nodes]
+    assert all(
+        len(mock_nodes.records(node)) == len(storm.MODES) and all(one.endswith(" up") for one in mock_nodes.records(node)) for node in nodes
+    )
+    up = [mock_nodes.picture(node) for node in nodes]
     storm.drift(cluster)
-    assert [node.name for node, picture in zip(nodes, up, strict=True) if node.picture() != picture] == []
+    assert [node.name for node, picture in zip(nodes, up, strict=True) if mock_nodes.picture(node) != picture] == []
     repaired = {line.split(" ")[1] for line in cluster.log if ": repaired " in line}
     assert repaired == {node.name for node in nodes}, "each node had lost something"
     assert [node.name for node in nodes if node.state.alarms.active()] == []
     assert len(descriptors()) < 20, "one for all folders that are watched, none for each node"
     storm.vanish(cluster)
-    assert [node.name for node in nodes if node.records()] == []
-    assert [node.name for node, picture in zip(nodes, bare, strict=True) if node.picture() != picture] == []
+    assert [node.name for node in nodes if mock_nodes.records(node)] == []
+    assert [node.name for node, picture in zip(nodes, bare, strict=True) if mock_nodes.picture(node) != picture] == []
     assert [line for line in cluster.log if " error: " in line] == []
 
 
@@ -90,18 +92,18 @@ def test_a_hook_at_work_on_one_node_is_left_alone_there_and_nowhere_else(cluster
     first, second = cluster.nodes[:2]
     same = storm.nics(1)[0]
     for node in (first, second):
-        node.tap("tap0")
-        node.up(same)
+        mock_nodes.tap(node, "tap0")
+        mock_nodes.up(node, same)
     cluster.scheduler.passes(1.0)
-    up = [node.picture() for node in (first, second)]
+    up = [mock_nodes.picture(node) for node in (first, second)]
     hook = first.locks.hold(same.uuid)
     for node in (first, second):
         storm.HARM[1](node)
     cluster.scheduler.passes(1.0)
-    assert first.picture() != up[0] and second.picture() == up[1]
+    assert mock_nodes.picture(first) != up[0] and mock_nodes.picture(second) == up[1]
     hook.close()
     cluster.scheduler.passes(0.1)
-    assert first.picture() == up[0], "the lock that was let go is an event"
+    assert mock_nodes.picture(first) == up[0], "the lock that was let go is an event"
 
 
 def test_settings_are_each_nodes(cluster: Cluster) -> None:
@@ -112,26 +114,26 @@ def test_settings_are_each_nodes(cluster: Cluster) -> None:
     assert first.state.reload() and second.state.reload()
     for node in (first, second):
         node.agent.reloaded(node.state.settings)
-        node.tap("tap1")
-        node.up(storm.nics(1)[1])
-    up = [node.picture() for node in (first, second)]
+        mock_nodes.tap(node, "tap1")
+        mock_nodes.up(node, storm.nics(1)[1])
+    up = [mock_nodes.picture(node) for node in (first, second)]
     for node in (first, second):
         storm.HARM[0](node)
     cluster.scheduler.passes(storm.RESYNC)
-    assert first.picture() != up[0] and second.picture() == up[1]
+    assert mock_nodes.picture(first) != up[0] and mock_nodes.picture(second) == up[1]
 
 
 def test_an_agent_that_is_started_again_goes_on_where_it_was(tmp_path: Path, alone: None) -> None:
     made = Cluster(str(tmp_path), 1, 1)
     made.start()
     storm.come_up(made)
-    node, up = made.nodes[0], made.nodes[0].picture()
+    node, up = made.nodes[0], mock_nodes.picture(made.nodes[0])
     node.close()
     storm.HARM[0](node)
     node.again()
     made.start()
     made.scheduler.passes(1.0)
-    assert node.picture() == up
+    assert mock_nodes.picture(node) == up
     made.close()
 
 

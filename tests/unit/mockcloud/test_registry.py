@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mockcloud.cluster import Cluster
 from mockcloud.node import MockNode
 from netregistry.client import Problem
 from netregistry.service.registry import ALIVE
-from tests.support import storm
+from tests.support import mock_nodes, storm
+from tests.support.mock_nodes import Cluster
 from tests.support.registry import NODES
 from tests.support.storm import nics
 
@@ -50,8 +50,8 @@ def alive(cluster: Cluster) -> list[bool]:
 def up(node: MockNode, which: int = 0) -> str:
     """Bring one NIC up, which the registry does not know; give its UUID."""
     one = nics(7)[which]
-    node.tap(one.interface)
-    node.up(one)
+    mock_nodes.tap(node, one.interface)
+    mock_nodes.up(node, one)
     return one.uuid
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mockcloud.cluster import Cluster
 from netagent.surroundings import REAL
 from netcommon.settings.model import Settings
 from runtime.record import from_json
+from tests.support.mock_nodes import Cluster
 from tests.support.rooms import PRODUCT
 
 #: What is replaced -> what a real node has there. At most eight: whoever needs one more mends what is in its way instead.

@@ -16,6 +16,7 @@ from mockcloud.cloud import MockCloud
 from mockcloud.instances.table import TASKS
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
+from mockcloud.scenarios.faults import FAULTS
 from mockcloud.served import client
 from mockcloud.served.server import LARGEST, Server
 from mockcloud.sysinfo import node_uuid
@@ -123,6 +124,19 @@ def test_a_node_is_named_by_header_too(served: Served) -> None:
         ("/nodes/mock9/tasks", {"task": "start", "params": {"name": "web1"}}, 400, "NODE='mock9': expected"),
         ("/nodes/mock1/task", {"task": "start", "params": {"name": "web1"}}, 400, "path='/nodes/mock1/task': expected"),
         ("/", {"task": "start"}, 400, "path='/': expected"),
+        ("/nodes/mock1/tasks", {"task": "start", "params": {"name": "\ud800"}}, 400, "INSTANCE='\\ud800': expected an instance name"),
+        ("/tasks", create(name="web2", node="mock1", nics=[{"network": "\ud800"}]), 400, "expected a list of them"),
+        ("/nodes", {"task": "network", "params": {"name": "blue", "fields": {"nonsense": "x"}}}, 400, "no such field of a network"),
+        ("/nodes", {"task": "network", "params": {"name": "red", "fields": {"uuid": "x"}}}, 400, "no such field of a network"),
+        ("/nodes", {"task": "network", "params": {"name": "red", "fields": {"name": "green"}}}, 400, "no such field of a network"),
+        ("/faults", {"task": "storm"}, 400, "task='storm': expected one of partition"),
+        ("/faults", {"task": "node", "params": {"way": "both"}}, 400, "way='both': expected no such parameter"),
+        ("/faults", {"task": "node", "params": {"nodes": ["mars"]}}, 400, "NODE='mars': expected"),
+        ("/faults", {"task": "node", "params": {"nodes": "mock1"}}, 400, "nodes='mock1': expected a list of texts"),
+        ("/faults", {"task": "backup", "params": {"for": 3}}, 400, "for='3': expected no such parameter"),
+        ("/faults", {"task": "copies", "params": {"share": 2}}, 400, "share='2': expected a number from 0 to 1"),
+        ("/faults", {"task": "node", "params": {"for": -1}}, 400, "for='-1': expected a number from 0"),
+        ("/faults", {"task": "node", "params": {"seed": "x"}}, 400, "seed='x': expected a whole number"),
     ],
 )
 def test_a_wrong_request_is_refused_and_changes_nothing(served: Served, path: str, body: object, status: int, detail: str) -> None:
@@ -131,6 +145,31 @@ def test_a_wrong_request_is_refused_and_changes_nothing(served: Served, path: st
     found, said = served("POST", path, body)
     assert (found, said["status"]) == (status, status) and detail in said["detail"]
     assert served("GET", "/instances") == before
+
+
+def test_a_fault_strikes_a_cloud_that_is_served_and_that_goes_on(served: Served) -> None:
+    served("POST", "/tasks", create(node="mock1"))
+    said = served("GET", "/")[1]["faults"]
+    assert said["partition"] == ["way"] and list(said) == list(FAULTS)
+    status, found = served("POST", "/faults", {"task": "node", "params": {"nodes": ["mock1"], "for": 5, "settle": 60}})
+    assert status == 200 and found["violations"] == []
+    assert [each["text"] for each in found["outcomes"]] == ["node of mock1", "node of mock1 is over"]
+    (there,) = served("GET", "/instances")[1]["instances"]
+    assert there["state"] == "crashed"
+    assert served("POST", "/tasks", {"task": "start", "params": {"name": "web1"}})[0] == 200 and wrong(served.cloud) == []
+    before = len(served.cloud.log)
+    assert served("POST", "/faults", {"task": "partition", "params": {"way": "answers", "for": 5, "settle": 30}})[1]["violations"] == []
+    served.cloud.scheduler.passes(30.0)
+    assert len(served.cloud.log) >= before and served.cloud.own.heard is None, "nobody looks any more"
+
+
+def test_the_command_has_the_fault_strike_where_the_cloud_is_served(served: Served) -> None:
+    run = Mockcloud(Path(served.cloud.root))
+    serving = threading.Thread(target=served.server.handle_request)
+    serving.start()
+    said = run.json("fault", "agent", "mock1", "--for", "5", "--settle", "30")
+    serving.join()
+    assert said["violations"] == [] and [each["text"] for each in said["outcomes"]][-1] == "agent of mock1 is over"
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"nonsense", b"[" * 100000, b"\xff"])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mockcloud.cluster import Cluster
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry
 from netagent.sync import hands, local
@@ -23,6 +22,8 @@ from netregistry.model.codec import write
 from netregistry.service.registry import ALIVE
 from runtime import definitions
 from runtime.nic import Nic
+from tests.support import mock_nodes
+from tests.support.mock_nodes import Cluster
 from tests.support.registry import NODES
 from tests.support.sim import UUIDS, nic
 from tests.unit.mockcloud.test_registry import joined
@@ -85,10 +86,10 @@ def told(tmp_path: Path) -> Iterator[Told]:
     assert registry is not None
     found = Told(cluster, node, registry)
     for number in range(4):
-        node.tap(f"tap{number}")
+        mock_nodes.tap(node, f"tap{number}")
         definitions.write(node.paths, one(number))
         if number < 2:
-            node.up(one(number))
+            mock_nodes.up(node, one(number))
     cluster.scheduler.passes(1000.0)  # what was defined is found by the first comparison
     port = node.host.kernel.named("tap1")
     node.host.fail = lambda request: (
@@ -116,9 +117,9 @@ def test_nothing_is_written_where_nothing_has_changed(told: Told, off: float) ->
 
 
 CHANGES: dict[str, tuple[Callable[[MockNode], object], set[str]]] = {
-    "down": (lambda node: node.down(one(0)), {seen(0), REPORTS}),
-    "up": (lambda node: node.up(one(2)), {seen(2), REPORTS}),
-    "tap gone": (lambda node: node.vanish("tap1"), {seen(1), REPORTS}),
+    "down": (lambda node: mock_nodes.down(node, one(0)), {seen(0), REPORTS}),
+    "up": (lambda node: mock_nodes.up(node, one(2)), {seen(2), REPORTS}),
+    "tap gone": (lambda node: node.machine.let_go("tap1"), {seen(1), REPORTS}),
     "defined": (lambda node: definitions.write(node.paths, one(3)), set()),  # it is stopped, as was said
     "bridge": (lambda node: node.host.add_bridge("br7"), {REPORTS}),
 }
@@ -158,9 +159,9 @@ def test_a_nic_that_was_told_and_not_added_is_added(told: Told) -> None:
     life = Path(node.state.folder, INCARNATION).read_text().strip()
     node.close()
     node.again()
-    node.tap("tap4")
+    mock_nodes.tap(node, "tap4")
     definitions.write(node.paths, one(4))
-    node.up(one(4))
+    mock_nodes.up(node, one(4))
     opened = node.process.open_node(node.state.settings)
     report = local.looked(opened, [UUIDS[4]], None, hands.applied).nics[UUIDS[4]].report
     opened.store.close()

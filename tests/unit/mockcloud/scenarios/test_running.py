@@ -24,6 +24,7 @@ from mockcloud.sysinfo import node_uuid
 from netregistry.stores.base import Batch, Changed
 from runtime.errors import HostRefused, TryAgain
 from runtime.folder import TEMPORARY
+from tests.support import mock_nodes
 from tests.support.bootstrap import ROOT
 from tests.support.killing_steps import opened
 from tests.support.sample import FULL
@@ -148,13 +149,14 @@ def perform_quietly(cloud: MockCloud, task: str, **given: Any) -> str:
 
 def test_a_hook_is_killed_and_nothing_is_done_after_it(cloud: MockCloud, faults: Faults) -> None:
     machine = cloud.nodes[SECOND]
-    before = machine.picture()
+    before = mock_nodes.picture(machine)
     faults.strike("hook", [SECOND], {"request": 2}, 60.0)
     requests = len(cloud.log)
     assert "has ended with 137: killed" in perform_quietly(cloud, "create", name="web2", node="mock2", nics=PAIR[1:], start=True)
-    assert (before != machine.picture()) == bool(before["links"] != machine.picture()["links"]) and requests == len(cloud.log)
+    after = mock_nodes.picture(machine)
+    assert (before != after) == (before["links"] != after["links"]) and requests == len(cloud.log)
     cloud.scheduler.passes(5.0)
-    assert machine.picture() == before and machine.records() == [], "the agent undoes what the hook has begun"
+    assert mock_nodes.picture(machine) == before and mock_nodes.records(machine) == [], "the agent undoes what the hook has begun"
 
 
 def test_an_agent_that_is_killed_saves_nothing_and_hooks_do_without_it(cloud: MockCloud, faults: Faults) -> None:
@@ -165,7 +167,7 @@ def test_an_agent_that_is_killed_saves_nothing_and_hooks_do_without_it(cloud: Mo
     faults.strike("agent", [FIRST], {}, 20.0)
     assert not cloud.nodes[FIRST].alive and known.read_bytes() == before
     perform_quietly(cloud, "create", name="web2", node="mock1", nics=PAIR, start=True)
-    assert sorted(cloud.nodes[FIRST].records()) and len(cloud.nodes[FIRST].records()) == 4, "the hooks have worked"
+    assert sorted(mock_nodes.records(cloud.nodes[FIRST])) and len(mock_nodes.records(cloud.nodes[FIRST])) == 4, "the hooks have worked"
     cloud.scheduler.passes(60.0)
     assert cloud.nodes[FIRST].alive and registry(cloud, FIRST) == "in step" and fitting(cloud) == []
 

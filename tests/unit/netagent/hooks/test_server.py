@@ -119,6 +119,13 @@ class TestHandingBack:
         os.remove(link)
         assert self.why(paths, "tap0") == ""
 
+    @pytest.mark.parametrize("link", ["ganeti", "ganeti/network", "ganeti/network/routed", "etc", "etc/ifup.d", "etc/ifdown.d"])
+    def test_a_link_to_a_folder_that_is_empty(self, paths: Paths, link: str) -> None:
+        """An empty one may be mounted over it for the agent alone (PrivateTmp=, TemporaryFileSystem=, InaccessiblePaths=)."""
+        first, _slash, rest = link.partition("/")
+        os.mkdir(f"{paths.etc}.hidden")
+        self.leads_nowhere(paths, f"{paths.ganeti_etc if first == 'ganeti' else paths.etc}/{rest}".rstrip("/"))
+
     def test_files_of_other_names_are_nothing(self, paths: Paths) -> None:
         for path in (f"{paths.ganeti_etc}/network/other/up", f"{paths.ganeti_etc}/vnc-cluster-password", f"{paths.etc}/ifchange.d/site"):
             os.makedirs(os.path.dirname(path), exist_ok=True)

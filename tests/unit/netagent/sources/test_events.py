@@ -142,7 +142,16 @@ def test_what_the_database_tells(database: Database) -> None:
     assert events.read() == [Gone(((NAME, "tap0"),)), Changed(((NAME, "tap1"),)), Gone(((SWITCH, "ovs0"),))]
     assert database.peer and json.loads(database.peer.recv(1 << 16)) == {"result": ["x"], "error": None, "id": "echo"}
     assert events.read() == []
+    there = {"old": {"tag": 5}, "new": {"name": "tap0", "tag": 6}}
+    database.say(database.update(Port={"u1": there}), database.update(Port={"u1": gone}))
+    assert events.read() == [Changed(((NAME, "tap0"),)), Gone(((NAME, "tap0"),))], "altered, and removed before that was read"
     events.close()
+
+
+@pytest.mark.parametrize("marks", [(), ((NAME, "tap0"),)])
+def test_events_of_other_kinds_are_others(marks: tuple[tuple[str, object], ...]) -> None:
+    """Sources tell each event once: one that something is gone is not to be taken for one that it has changed."""
+    assert len({Gone(marks), Changed(marks), Came(marks), Gone(marks)}) == 3
 
 
 def test_a_message_in_pieces(database: Database) -> None:

@@ -223,7 +223,8 @@ def test_open_vswitch(host: MemoryHost) -> None:
     after(host, flows, PutFlows("ovs0", "tap0", cookie, ("actions=drop",)))
     host.openflow.sweep("ovs0")
     assert flows.read() == [Gone(((FLOWS, ("ovs0", cookie)),)), Gone(((SWITCH, "ovs0"),))]
-    assert after(host, ovs, DeleteOvsPort("tap0", "uuid-1")) == [Gone(((NAME, "tap0"),))]
+    host.execute([PutOvsPort(port._replace(tag=5))], stop=True)
+    assert after(host, ovs, DeleteOvsPort("tap0", "uuid-1")) == [Changed(((NAME, "tap0"),)), Gone(((NAME, "tap0"),))]
     host.switch.condition = host.switch.condition._replace(database=False)
     ovs.close()
     assert not ovs.open()

@@ -16,7 +16,7 @@ def test_the_flows_follow_the_number(sim: Sim) -> None:
     sim.up(guest)
     before = sim.host.view().ovs_port("tap0")
     assert before is not None and ports(sim) == {before.ofport}
-    sim.host.switch.renumber()
+    sim.host.switch.restart()
     now = sim.host.view().ovs_port("tap0")
     assert now is not None and now.ofport != before.ofport
     drift = check(sim.node, sim.host.view(), sim.record()).drift

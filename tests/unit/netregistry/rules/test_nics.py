@@ -76,8 +76,10 @@ def test_what_one_node_says_has_an_end_in_bytes(registry: Registry, monkeypatch:
         ("ip", "192.0.2.11", "gnt-instance modify --net 0:modify,ip=ADDRESS web1"),
         ("mac", OTHER, "gnt-instance modify --net 0:modify,mac=MAC web1"),
         ("vlan", ".10", "gnt-instance modify --net 0:modify,vlan=VLAN web1"),
-        ("tags", ["b"], "gnt-instance add-tags web1 TAG"),
-        ("model", "e1000", "gnt-instance modify web1"),
+        ("tags", ["b"], "gnt-instance add-tags web1 TAG, or remove-tags"),
+        ("owner", "bob", "gnt-instance add-tags web1 owner:NAME, or remove-tags"),
+        ("model", "e1000", "gnt-instance modify -H nic_type=MODEL web1"),
+        ("instance", "web2", "gnt-instance rename web1 NAME"),
     ],
 )
 def test_a_field_of_ganetis_is_ganetis(registry: Registry, ganeti: str, field: str, value: Any, command: str) -> None:

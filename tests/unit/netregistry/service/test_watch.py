@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from netregistry.client import Client, Problem
 from netregistry.model.certificate import Credential
 from netregistry.refusal import Refused
+from netregistry.service import recent
 from netregistry.service.limits import Limits
 from netregistry.service.recent import Past, Recent, told
 from netregistry.service.streams import BOUND, PIECE, Channel, Streams
@@ -338,6 +339,26 @@ def test_a_stream_goes_on_behind_a_restart_of_the_service(tmp_path: Path) -> Non
         again = client.watch(NODES[0], heard[-1]["revision"], NODES[3])
         assert seen(until_ready(again, last)) == [("leave", "nic", uuids[0]), ("change", "nic", uuids[1])]
         again.close()  # type: ignore[attr-defined]
+
+
+def test_a_service_that_is_started_takes_in_so_many_commits_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an etcd keeps the registry tens of thousands would take half a minute, for which nobody is answered."""
+    monkeypatch.setattr(recent, "BEFORE", 5)
+    SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        service.join(0)
+        made = [service.client().change("POST", "networks", {"name": f"n{number}"}).revision for number in range(12)]
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        newest = int(service.client().get("").revision.partition(":")[2])
+        at = [revision for revision in made if int(revision.partition(":")[2]) >= newest - 5]
+        assert 0 < len(at) < len(made)
+        again = service.client().watch(NODES[0], at[0])
+        assert next(again)["event"] in ("enter", "ready")
+        again.close()  # type: ignore[attr-defined]
+        with pytest.raises(Problem) as refused:
+            next(service.client().watch(NODES[0], made[0]))
+        assert refused.value.kind == "compacted"
 
 
 def test_who_comes_from_below_the_floor_or_another_epoch_loses_no_deletion(tmp_path: Path) -> None:
