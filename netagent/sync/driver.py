@@ -40,6 +40,7 @@ from netagent.sync.messages import (
     Tell,
     Watch,
 )
+from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
 from netregistry.request import new_id
 from runtime.errors import NetcommonError
@@ -165,6 +166,11 @@ class Sync:
     def marked(self, uuid: str) -> None:
         """Note that something of a NIC has changed."""
         self._take(Marked(uuid))
+
+    def coming(self) -> None:
+        """Note that guests that are told to be on their way may be here, or be none of Ganeti's: no event need have said so."""
+        for nic in [nic for nic, sent in self.machine.outbox.told.items() if sent.state == INCOMING]:
+            self.marked(nic)
 
     def lost(self) -> None:
         """Note that events were lost."""

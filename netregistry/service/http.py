@@ -169,6 +169,11 @@ class Service:
             for name in ONCE:
                 if len(request.headers.getall(name, ())) > 1:
                     raise Refused("invalid", f"{name} comes more than once", field=name)
+            if "Content-Encoding" in request.headers:  # a small one may be of any size; nobody of ours sends such
+                headers["Accept-Encoding"] = "identity"  # RFC 9110, 12.5.3
+                raise Refused(
+                    "media", f"the body is {request.headers['Content-Encoding']!a:.80}: send it as it is, without Content-Encoding"
+                )
             stranger = False
             response = await handler(request)
         except Refused as error:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 MOST = 10_000  #: changes that are remembered
 MOST_BYTES = 64 << 20  #: of them together, as the store has them: one node has it write 115 MiB an hour, if it will
+#: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
+#: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
+BEFORE = 2_000
 #: What it may take to go on with one stream, in keys of groups that are looked at: 0.3 s at worst, in which nobody else has a turn.
 #: To begin anew takes no more, but where there is as much to tell.
 WORK = 300_000
 CHANGE, LINE = 20, 20  #: as many of them one missed change takes, and one line that is told
-#: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
-#: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
-BEFORE = 2_000
 #: What concerns a stream.
 TOLD = frozenset(("nics", "networks", "nodes", "seen"))
 

@@ -189,7 +189,7 @@ def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: 
         agent.broken = True
         sim.up(nic("bridged"))
         sync.marked(UUIDS[0])
-        agent.until(lambda: sync.machine._unclear, "nothing can be told of it")
+        agent.until(lambda: sync.machine.outbox.unclear, "nothing can be told of it")
         agent.until(lambda: "registry-inventory" in agent.alarms.active(), "nor of anything")
         agent.broken = False
         agent.until(lambda: shown(service), "it is made known")
