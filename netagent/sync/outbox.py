@@ -32,7 +32,7 @@ class Sent(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """What the registry has refused by itself. ``said``: that; the hash of what there is on the node; None: that a NIC is gone."""
+    """Keep what the registry has refused by itself. ``said``: that; the hash of what there is on the node; None: that a NIC is gone."""
 
     why: str
     said: Sent | int | None
