@@ -274,6 +274,8 @@ class Store:
         if left is not None:
             moved = moved._replace(operations=(*moved.operations, *(each for each in left.operations if each not in moved.operations)))
         self.write(moved)
+        if left is not None and self._links.of_device(record.device) == record.key:
+            self._links.make(moved)  # write lets the links of what is on its way out be: the device's next NIC would find nothing
         between(moved)
         self._layout.make("nics").remove(f"{record.key}.json")
         return moved

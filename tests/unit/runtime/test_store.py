@@ -15,7 +15,7 @@ import pytest
 from runtime.errors import HostRefused, RecordTooNew
 from runtime.folder import TEMPORARY, Folder
 from runtime.paths import Paths
-from runtime.record import CLOSING, UP, Record, from_json, to_json
+from runtime.record import CLOSING, REVERTING, UP, Record, from_json, to_json
 from runtime.store import Store
 from tests.support.nics import BOOT, U1, U2, nic, record
 
@@ -129,6 +129,30 @@ def test_move_aside(store: Store, state: Path) -> None:
     store.remove(moved)
     assert store.by_device("tap4") == store.by_instance("web1.example", 0) == second
     assert store.move_aside(moved) == moved
+
+
+def test_move_aside_where_a_kill_has_left_two_records_on_the_device(store: Store) -> None:
+    """The device leads to what is moved still: its next NIC would find nothing, and be there beside it."""
+    here = record()._replace(state=UP)
+    store.write(here)
+    store.write(here.closed(moved=True)._replace(state=REVERTING))  # killed where it came back, before this one was undone
+    store.write(here)
+    assert store.key_of("tap0") == U1
+    moved = store.move_aside(here)
+    assert store.by_device("tap0") == store.read(f"{U1}.7") == moved
+    store.write(record(nic(INTERFACE="tap4"), ifindex=11))
+    assert store.by_device("tap0") == moved
+
+
+def test_move_aside_takes_no_device_back_from_another_nic(store: Store) -> None:
+    here = record()._replace(state=UP)
+    store.write(here)
+    store.write(here.closed(moved=True)._replace(state=REVERTING))
+    store.write(here)
+    another = record(nic(INTERFACE_UUID=U2))
+    store.write(another)
+    store.move_aside(here)
+    assert store.by_device("tap0") == another
 
 
 def test_what_does_not_parse_is_kept_in_quarantine_and_hurts_nobody_else(store: Store, state: Path) -> None:
