@@ -156,7 +156,8 @@ def test_the_agents_own_changes_of_nftables_are_no_events(node: Node) -> None:
     for client in (changes, theirs):
         for step in (Put(table), Drop(table)):
             assert client.execute(NftChange("a test", (step,), "")).ok
-    assert events.read() == [Gone(((TABLE, (INET, table.name)),))]
+    marks = ((TABLE, (INET, table.name)),)
+    assert events.read() == [Changed(marks), Gone(marks)], "those of somebody else alone"
     events.close()
     changes.close()
     theirs.close()
