@@ -12,7 +12,7 @@ import pytest
 from netcommon.doctor import findings
 from runtime.paths import Paths
 from tests.support.bootstrap import VENV
-from tests.support.netns import run
+from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, TABLE, Site, drift, options, reaches
 from tests.support.rundoor import rundoor
@@ -86,6 +86,11 @@ def said(family: int) -> list[str]:
     return [*lines, *why, *doctor]
 
 
+def acquainted(guest: Namespace, family: int) -> None:
+    """Wait until both sides know their neighbours: an uplink that answers for a guest waits up to 0.8 s (proxy_delay, arp(7)) before."""
+    wait_until(lambda: bool(reaches(guest, FAR[family], source=HOST[family])), 10, "the guest reaches the other side")
+
+
 @pytest.mark.parametrize("mark", [False, True], ids=["rule", "mark"])
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("kind", RULES)
@@ -98,7 +103,8 @@ def test_packets_decide(node: Node, kind: str, family: int, mark: bool) -> None:
     run("ip", f"-{family}", "rule", "add", "lookup", "201", "preference", "450")  # an empty table: what goes there reaches ours
     guest = site.guest(*HOST.values())
     site.up(site.nic(IP=HOST[4], TAGS=TAGS))
-    assert reaches(guest, FAR[family], source=HOST[family]) and said(family) == []
+    acquainted(guest, family)
+    assert said(family) == []
     words, passes, named = (words_of(each, family) if isinstance(each, str) else each for each in RULES[kind])
     run("ip", f"-{family}", "rule", "add", *words.split())
     assert bool(reaches(guest, FAR[family], source=HOST[family])) == passes
@@ -130,6 +136,7 @@ def test_some_packets(node: Node, kind: str, family: int, mark: bool) -> None:
     run("ip", f"-{family}", "route", "add", "unreachable", "default", "table", "200")
     guest = site.guest(*HOST.values())
     site.up(site.nic(IP=HOST[4], TAGS=TAGS))
+    acquainted(guest, family)
     before = noted(family)
     words, passes, named = (words_of(each, family) if isinstance(each, str) else each for each in PARTS[kind])
     run("ip", f"-{family}", "rule", "add", *words.split())
