@@ -103,21 +103,40 @@ class Few:
                 del self._there[key]
 
 
+class Allowances:
+    """Keep how much is left to each: ``burst`` at once, and ``rate`` more a second. ``now``: monotonic seconds.
+
+    Who asked longest ago is forgotten where there are too many, and has all of it again.
+    """
+
+    def __init__(self, burst: float, rate: float, now: Callable[[], float]) -> None:
+        self._burst, self._rate, self._now = burst, rate, now
+        self._left: dict[Hashable, tuple[float, float]] = {}  # -> what is left, when; asked longest ago first
+
+    def left(self, key: Hashable) -> float:
+        """Give what is left; less than nothing where more was taken."""
+        left, then = self._left.get(key, (self._burst, self._now()))
+        return min(self._burst, left + (self._now() - then) * self._rate)
+
+    def take(self, key: Hashable, much: float) -> None:
+        """Take something, or (0) note that it was asked for."""
+        left = self.left(key) - much
+        self._left.pop(key, None)
+        self._left[key] = left, self._now()
+        if len(self._left) > REMEMBERED:
+            del self._left[next(iter(self._left))]
+
+
 class Rate:
-    """How many requests each identity has made lately. ``now``: monotonic seconds."""
+    """Bound how many requests each identity makes. ``now``: monotonic seconds."""
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
-        self._limits, self._now = limits, now
-        self._left: dict[tuple[str, str, str], tuple[float, float]] = {}  # -> requests that are left, when; asked longest ago first
+        self._rate, self._allowances = limits.rate, Allowances(limits.burst, limits.rate, now)
 
     def count(self, who: Identity, serial: str = "") -> None:
         """Count one request, by a certificate of this ``serial``: a revoked one uses up its own. Raises Refused for one too many."""
-        now, key = self._now(), (who.role, who.name or network(who.origin), serial)  # of newcomers the address is all that is known
-        left, then = self._left.pop(key, (self._limits.burst, now))
-        left = min(self._limits.burst, left + (now - then) * self._limits.rate)
-        allowed = left >= 1
-        self._left[key] = (left - 1 if allowed else left, now)
-        if len(self._left) > REMEMBERED:
-            del self._left[next(iter(self._left))]
+        key = who.role, who.name or network(who.origin), serial  # of newcomers the address is all that is known
+        allowed = self._allowances.left(key) >= 1
+        self._allowances.take(key, 1 if allowed else 0)
         if not allowed:
-            raise Refused("too-many", f"more than {self._limits.rate:g} requests a second", retry_after=1)
+            raise Refused("too-many", f"more than {self._rate:g} requests a second", retry_after=1)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ def about(registry: Served) -> dict[str, Any]:
     """Give what the registry has been told of this node."""
     said: dict[str, Any] = registry.client().get(f"nodes/{NODES[0]}").body
     return said
+
+
+def told_state(registry: Served, uuid: str) -> str:
+    """Give the state of a NIC as this node has told it; "" where it has not."""
+    found = [each["report"]["state"] for each in registry.client().all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
+    return found[0] if found else ""
 
 
 def test_what_there_is_on_the_node_and_what_should_be(node: Node, registry: Served) -> None:
@@ -89,12 +96,7 @@ def test_a_guest_of_ganeti_is_incoming_until_its_runtime_file_is_there(node: Nod
     node.bridge("br0")
     node.tap("tap0")
     nic = environment(MODE="bridged", LINK="br0", IP="")
-    uuid, client = nic["INTERFACE_UUID"], registry.client()
-
-    def state() -> str:
-        found = [each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
-        return found[0] if found else ""
-
+    state = partial(told_state, registry, nic["INTERFACE_UUID"])
     with agent(settings=SETTINGS) as running:
         running.rested()
         assert rundoor("kvm-ifup", nic).status == 0
@@ -111,12 +113,7 @@ def test_a_guest_that_came_before_ganeti_s_folder_was_watched_is_told_by_the_nex
     node.bridge("br0")
     node.tap("tap0")
     nic = environment(MODE="bridged", LINK="br0", IP="")
-    uuid, client = nic["INTERFACE_UUID"], registry.client()
-
-    def state() -> str:
-        found = [each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
-        return found[0] if found else ""
-
+    state = partial(told_state, registry, nic["INTERFACE_UUID"])
     with agent(settings="[registry]\ncompare_delay = 3600\n[agent]\nresync = 15\n") as running:
         running.rested()
         conf = Path(f"{Paths().kvm_run}/conf")

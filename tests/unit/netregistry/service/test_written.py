@@ -124,13 +124,15 @@ def test_refused_renewals_are_not_counted(world: World) -> None:
         assert world.ask("certificate.renew", {**his, "authority": "cccccccc"}, Identity("reader", "bob", "tls")).status == 403
 
 
-def test_what_is_written_for_a_reader_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_for_a_reader_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written, "BURST", 2000)
+    world = World()
     authority(world)
     his, bob = joined(world, "reader", "bob"), Identity("reader", "bob", "tls")
-    monkeypatch.setattr(written, "BURST", 2000)
     with pytest.raises(Refused, match="this reader has had more than"):
         for _ in range(renewals.BURST):
             world.ask("certificate.renew", his, bob)
+    world.registry.close()
 
 
 def test_a_node_that_says_all_of_many_nics_anew_is_not_held_up(world: World) -> None:
