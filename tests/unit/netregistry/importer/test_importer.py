@@ -17,7 +17,7 @@ from netregistry.stores.sqlite import SqliteStore
 from netregistry.stream import Line, Stream
 from runtime.errors import NetcommonError, TryAgain
 from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster
-from tests.support.importing import IMPORTER, Node, differences, of_others, stored
+from tests.support.importing import IMPORTER, Node, checked, differences, of_others, stored
 from tests.support.registry import NODES, OPERATOR, Registry, node
 from tests.support.registry_checker import Checker
 
@@ -235,6 +235,37 @@ def test_a_nic_in_another_network_leaves_its_further_addresses_behind(registry: 
     assert goes("", "") == (), "one without a network has none of a network"
     registry.do("nic.set", NICS[0], {"addresses": ["10.0.0.7"]})
     assert goes("", "10.0.0.9") == ("10.0.0.7",) and goes(NETWORKS[0], "192.0.2.9") == ()
+
+
+@pytest.mark.parametrize("there", ["gateway", "a device's", "another's", "the broadcast address", "in quarantine", "reported"])
+def test_a_further_address_goes_along_only_where_it_would_be_given(there: str) -> None:
+    """Networks of one subnet are two: what is free in the one is somebody's in the other."""
+    registry = checked()
+    importing = Node(registry)
+    address = "192.0.2.127" if there == "the broadcast address" else "192.0.2.20"
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.1")
+    red: dict[str, str] = {"gateway": address} if there == "gateway" else {}
+    if there == "a device's":
+        red["ext_reservations"] = f"1{'0' * 19}1{'0' * 106}1"
+    cluster.network(NETWORKS[1], "red", "192.0.2.0/25", **red)
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    cluster.nic(NICS[1], network=NETWORKS[1], ip=address if there == "another's" else "192.0.2.30", instance="other.example.com")
+    importing.read(cluster)
+    registry.do("nic.set", NICS[0], {"addresses": [address, "192.0.2.21"]})
+    if there == "in quarantine":
+        registry.do("nic.delete", registry.nic(network=NETWORKS[1], ip=address).uuid)
+    if there == "reported":
+        registry.join(0, CLUSTER)
+        registry.report(node(0), {"nic": NICS[1], "state": "running", "ip": address})
+    before = registry.claim(f"addresses/{NETWORKS[1]}/{address}")
+    cluster.instance("web1.example.com")["nics"][0].update(network=NETWORKS[1], ip="192.0.2.10")
+    cluster.changed()
+    assert not importing.read(cluster).refused and differences(registry, cluster) == []
+    assert registry.wanted(NICS[0]).addresses == ("192.0.2.21",), "what nobody has there it keeps"
+    assert registry.claim(f"addresses/{NETWORKS[1]}/{address}") == before
+    left = registry.claim(f"addresses/{NETWORKS[0]}/{address}")
+    assert left is not None and left.standing == "quarantined"
 
 
 def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(registry: Registry, importing: Node) -> None:

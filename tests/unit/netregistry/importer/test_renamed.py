@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from netregistry.model.history import Identity
-from netregistry.stores.base import Batch
 from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster
-from tests.support.importing import Node, stored
+from tests.support.importing import Node, checked, stored
 from tests.support.registry import NODES, Registry, node
-from tests.support.registry_checker import Checker
 
 NEW = "new.example.com"
 RENAMED = Identity("importer", NEW, "unix")
@@ -27,17 +25,6 @@ def rename(registry: Registry, cluster: Cluster) -> int:
         if not registry.do("importer.hold", NEW, reading(cluster)).get("left"):
             return count
     raise AssertionError("it does not end")
-
-
-def checked() -> Registry:
-    """Give a registry each commit of which is judged."""
-    checker = Checker(3600.0)
-
-    def heard(batch: Batch | None) -> None:
-        if batch is not None:
-            checker.commit(batch.revision, [(change.key, change.value) for change in batch.changes])
-
-    return Registry(heard=heard)
 
 
 def test_all_goes_with_the_name() -> None:
