@@ -287,6 +287,54 @@ def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(
     assert registry.nic(network=green, allocate=["ipv4"]).ip == "192.0.2.5"
 
 
+def reserves(*numbers: int) -> str:
+    """Give what Ganeti keeps of a network of 256 addresses in which these are reserved (gnt-network modify --add-reserved-ips)."""
+    return "".join("1" if number in (0, 255, *numbers) else "0" for number in range(256))
+
+
+@pytest.mark.parametrize(
+    "ranges", [[(2, 254)], [(2, 9)], [(2, 5), (10, 20)], [(5, 6)]], ids=["but for an end", "a part", "one whole, one not", "its end"]
+)
+def test_ranges_that_are_reserved_in_part_give_out_no_devices_address(
+    registry: Registry, importing: Node, ranges: list[tuple[int, int]]
+) -> None:
+    """Such ranges may have been set before any could be shared with Ganeti: what is reserved of them is a router's, a printer's."""
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.1", ext_reservations=reserves(2, 3, 4, 5))
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.100")
+    importing.read(cluster)
+    said = [{"first": f"192.0.2.{first}", "last": f"192.0.2.{last}"} for first, last in ranges]
+    registry.do("network.set", NETWORKS[0], {"ranges": said})
+    free = [number for first, last in ranges for number in range(first, last + 1) if number > 5]
+    assert registry.nic(network=NETWORKS[0], allocate=["ipv4"]).ip == f"192.0.2.{free[0]}"
+    network = registry.local.view.network(NETWORKS[0])
+    assert network is not None and sum(last - first + 1 for first, last in network.bounds(4)) == len(free)
+    for number in range(2, 6):
+        device = {"network": NETWORKS[0], "cluster": CLUSTER, "ip": f"192.0.2.{number}"}
+        assert registry.refused("nic.add", "", device)["kind"] == "taken"
+    # as soon as all of it is reserved it is for the registry
+    cluster.document["networks"][NETWORKS[0]]["ext_reservations"] = reserves(2, 3, 4, 5, *free)
+    cluster.changed()
+    importing.read(cluster)
+    assert registry.nic(network=NETWORKS[0], ip=f"192.0.2.{ranges[0][0]}").ip == f"192.0.2.{ranges[0][0]}"
+
+
+@pytest.mark.parametrize("guests", [(), (203,), (200, 209)])
+def test_a_block_that_is_reserved_for_the_registry_may_have_guests_and_a_gateway(
+    registry: Registry, importing: Node, guests: tuple[int, ...]
+) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.207", ext_reservations=reserves(2, *range(200, 210)))
+    for place, number in enumerate(guests):
+        cluster.nic(NICS[place], mac=f"aa:00:00:00:01:{number:02x}", network=NETWORKS[0], ip=f"192.0.2.{number}")
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "192.0.2.200", "last": "192.0.2.209"}]})
+    given = [registry.nic(network=NETWORKS[0], allocate=["ipv4"]).ip for _ in range(9 - len(guests))]
+    assert given == [f"192.0.2.{number}" for number in range(200, 210) if number not in (207, *guests)]
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "allocate": ["ipv4"]})["kind"] == "full"
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "ip": "192.0.2.2"})["kind"] == "taken"
+
+
 def test_what_an_operator_says_of_a_network_stops_nothing_else_of_it(registry: Registry, importing: Node) -> None:
     cluster = Cluster()
     cluster.network(NETWORKS[0], "blue", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
