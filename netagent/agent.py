@@ -51,6 +51,9 @@ REWATCH = 1.0
 #: After a change of Ganeti's links, or of our own folder: `ln -f` may take two steps for one, and `rm -r` more (seconds).
 SETTLED = 0.1
 
+#: Watched folders that others make, by the names of their watches: what is in them a registry is told.
+FOREIGN = frozenset({"ganeti", "definitions"})
+
 #: How long the end waits for what is being done (seconds).
 GRACE = 5.0
 
@@ -296,11 +299,14 @@ class Agent:
             self._store.close()
             self._files.lost |= {"nics", "locks"}
         if self._files.lost:
+            lost = self._files.lost & FOREIGN
             self._again()
             try:
                 self._watch_folders()
             except (NetcommonError, OSError) as error:
                 self._log.error(f"records are not watched: {error}")
+            if lost - self._files.lost:
+                self._joined.lost()  # what has happened in it before this is on no event
 
     def _socket_came(self, name: str) -> None:
         """A daemon of Open vSwitch makes one; not in the midst of reading events."""
@@ -334,6 +340,7 @@ class Agent:
             self._switches.again()
             self._jobs.end_due()
             self._joined.look()
+            self._joined.coming()
         finally:
             self._jobs.schedule()
         for state, number in self._nics.states().items():

@@ -47,6 +47,8 @@ OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 THREADS = 6
 #: What is read, and done, for a registry: neither keeps the other waiting, nor the node's own work.
 TOLD, ASKED = "registry-look", "registry-do"
+#: An inventory for a registry is of the same sort as our own surveys: of pictures of all that the kernel has one is held at a time.
+REGISTRYS = Key(SURVEY, "registry")
 LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 2, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1, TOLD: 1, ASKED: 2}
 
 #: After Ganeti has written an instance's file: until then its hooks have ended, so a NIC without a record is none of theirs (seconds).
@@ -467,7 +469,7 @@ class Dispatcher:
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
-        elif key.sort in (TOLD, ASKED):
+        elif key.sort in (TOLD, ASKED) or key == REGISTRYS:
             self._loop.tell(partial(self.unworked, key, error))
         elif key == Key(SURVEY):
             self._loop.tell(self._not_surveyed)

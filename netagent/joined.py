@@ -116,6 +116,11 @@ class Joined:
         if self._sync is not None:
             self._sync.marked(key.partition(".")[0])
 
+    def coming(self) -> None:
+        """Let those be looked at again whose guests are told to be on their way."""
+        if self._sync is not None:
+            self._sync.coming()
+
     def lost(self) -> None:
         """Note that events were lost: any NIC may have changed."""
         if self._sync is not None:

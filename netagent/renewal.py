@@ -1,6 +1,7 @@
 """Keep a node's certificate good: renewed well before its end, and whenever another authority signs; what authorities count, too.
 
-Each look is a thread of its own, for the registry may be slow. The alarm is on while a certificate that ends soon cannot be renewed.
+However short a certificate is good, a look falls soon after it is due, and several more into what is left of it then. Each look is a
+thread of its own, for the registry may be slow. The alarm is on while a certificate that ends soon cannot be renewed.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ if TYPE_CHECKING:
 ALARM = "registry-certificate"
 SECONDS = 20.0  #: for one answer
 SOON = 1 / 6  #: of its time that a certificate has left, below which there is an alarm
+SPREAD = 1 / 4  #: of what is left when it is due, within which it is renewed: not all nodes at once
+AMONG = 1 / 6  #: of what is left, after which there is another look
 
 
 class Pace(NamedTuple):
-    """Seconds: up to so many until the first look, between two of them, after one that failed; each up to half as much more by chance."""
+    """Seconds: up to so many until the first look, between two of them, after one that failed; each up to half as much more by chance.
+
+    ``soonest``: between two looks at a certificate that ends soon.
+    """
 
     first: float = 60.0
     every: float = 3600.0
     again: float = 300.0
+    soonest: float = 90.0
 
 
 class Renewal:
@@ -94,4 +101,12 @@ class Renewal:
         elif not why:
             self._alarms.clear(ALARM)
         wait = self._pace.again if why else self._pace.every
-        self._timer = self._loop.after(wait * (1 + self._chance() / 2), self._look)
+        self._timer = self._loop.after(min(wait * (1 + self._chance() / 2), self._latest(one)), self._look)
+
+    def _latest(self, one: Credentials) -> float:
+        """Give in how many seconds to look at the latest: soon after the certificate is due, and then six times or more before its end."""
+        now = self._clock.wall()
+        if now < one.renewal:
+            return one.renewal - now + (one.until - one.renewal) * SPREAD * self._chance()
+        left = one.until - now
+        return max(left * AMONG, self._pace.soonest) if left > 0 else self._pace.every

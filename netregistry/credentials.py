@@ -57,9 +57,14 @@ class Credentials(NamedTuple):
         except OSError:
             return 0.0
 
+    @property
+    def renewal(self) -> float:
+        """Give when the certificate is to be renewed: well before its end."""
+        return self.since + (self.until - self.since) * RENEWED
+
     def due(self, now: float, signs: str = "") -> bool:
         """Tell whether the certificate is to be renewed: well before its end, or when another authority signs (``signs``)."""
-        return now >= self.since + (self.until - self.since) * RENEWED or (signs not in ("", self.authority))
+        return now >= self.renewal or (signs not in ("", self.authority))
 
     def places(self, instead: Sequence[str] = ()) -> Places:
         """Give where the registry is reached. ``instead``: other addresses than those of the join. Raises NoAddress."""

@@ -47,6 +47,11 @@ class Draft:
         """Give the object at a key as it will be; None where there is none."""
         return self._after[key] if key in self._after else self.view.get(key)
 
+    @property
+    def room(self) -> int:
+        """Count the things that may change beside those that do."""
+        return MOST - OWN - len(self._after)
+
     def touched(self, key: str) -> bool:
         return key in self._after
 

@@ -20,14 +20,27 @@ from netregistry.model import keys
 from netregistry.model.codec import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
-    from netregistry.stores.base import Batch
 
 What = Literal["nic", "network"]
+
+
+class Keyed(Protocol):
+    """One change of a commit, of which its key is looked at."""
+
+    @property
+    def key(self) -> str: ...
+
+
+class Changes(Protocol):
+    """One commit, as far as it is looked at: a Batch, or what is remembered of one."""
+
+    @property
+    def changes(self) -> Sequence[Keyed]: ...
 
 
 class Known(Protocol):
@@ -44,6 +57,8 @@ class Known(Protocol):
     def members(self, name: str, *of: str) -> tuple[str, ...]: ...
 
     def has(self, name: str, *of: str) -> bool: ...
+
+    def count(self, name: str, *of: str) -> int: ...
 
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]: ...
 
@@ -65,7 +80,7 @@ class Line(NamedTuple):
     beside: Any = None  #: of ``options``: what else a node keeps of the NIC
 
 
-def hearers(view: Known, batch: Batch) -> Iterable[str]:
+def hearers(view: Known, batch: Changes) -> Iterable[str]:
     """Give the only nodes that a commit can concern, after the view has taken it in: there may be thousands, and most concern one."""
     found: dict[str, None] = {}
     clusters: dict[str, None] = {}
@@ -106,10 +121,11 @@ def _begun_or_ended(view: Known) -> list[tuple[str, str]]:
 
 
 def _was_within(view: Known, cluster: str, network: str) -> bool:
-    """Tell whether a NIC of the cluster was in the network before the latest commit."""
-    if any(keys.kind(key) == "nics" and _place(before) == (cluster, network) for key, (before, _at) in view.replaced.items()):
+    """Tell whether a NIC of the cluster was in the network before the latest commit: there may be thousands, which are counted."""
+    changed = [(before, view.get(key)) for key, (before, _at) in view.replaced.items() if keys.kind(key) == "nics"]
+    if any(_place(before) == (cluster, network) for before, _after in changed):
         return True
-    return any(key not in view.replaced for key in view.members("within", cluster, network))
+    return view.count("within", cluster, network) > sum(_place(after) == (cluster, network) for _before, after in changed)
 
 
 def _owners(view: Known, nic: Nic) -> Iterator[str]:
@@ -149,7 +165,7 @@ class Stream:
         self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
 
-    def next(self, view: Known, batch: Batch) -> Iterator[Line]:
+    def next(self, view: Known, batch: Changes) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
 
         A network enters before its NICs, and leaves after them.
@@ -172,10 +188,11 @@ class Stream:
         networks |= {network: None for of, network in (_begun_or_ended(view) if nics else ()) if of == cluster}
         if not lines and not networks:
             return
-        own = {uuid: None for what, uuid in sorted(self._told) if what == "network"}
+        own: Container[str] = [uuid for uuid in networks if ("network", uuid) in self._told]
         if any(line.what == "nic" for line in lines):
-            before, own = own, self._own_networks(view)
-            networks |= {uuid: None for uuid in (*before, *own) if (uuid in before) != (uuid in own)}
+            before = [uuid for what, uuid in sorted(self._told) if what == "network"]
+            own = found = self._own_networks(view)
+            networks |= {uuid: None for uuid in (*before, *found) if ("network", uuid) not in self._told or uuid not in found}
         told = {uuid: self._network_told(view, uuid, cluster) for uuid in networks}
         gone = [uuid for uuid in networks if view.network(uuid) is None or not (uuid in own or view.has("within", cluster, uuid))]
         for uuid in networks:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Batch, Item
 
 T = TypeVar("T")
+LIGHT = 2048  #: bytes of a report, up to which its number alone is bounded
 
 
 class View:
@@ -55,6 +56,8 @@ class View:
         self._using: dict[str, dict[str, None]] = {}
         self._having: dict[str, dict[str, None]] = {}
         self._reported: dict[tuple[tuple[str, int], int], int] = {}  # pool and number -> reports by which it is in use there
+        self._heavy: dict[str, int] = {}  # reports of more bytes than LIGHT -> how many
+        self._weights: dict[str, int] = {}  # node -> bytes of its heavy reports
         self.worked_out: dict[Any, Any] = {}  #: what was made of the whole of it, and holds until the next commit (netregistry.state)
         self._due: dict[type, list[tuple[float, str]]] = {}  # of NICs, claims and reports, sorted: when something of a key ends
 
@@ -105,8 +108,19 @@ class View:
         if after is not None:
             self._objects[key] = after
             self._learn(key, kind, after)
+        if kind == "seen":
+            self._weigh(key, len(value) if value is not None else 0)
         for report in moved:
             self._use(report, self._objects[report])
+
+    def _weigh(self, key: str, size: int) -> None:
+        before, node = self._heavy.pop(key, 0), key.split("/")[1]
+        if size > LIGHT:
+            self._heavy[key] = size
+        if grown := self._heavy.get(key, 0) - before:
+            self._weights[node] = self._weights.get(node, 0) + grown
+            if not self._weights[node]:
+                del self._weights[node]
 
     def _moved(self, key: str, before: Any, after: Any) -> tuple[str, ...]:
         """Give the reports of a NIC that is in another scope from now on: what they name is in use there, and here no more."""
@@ -201,6 +215,10 @@ class View:
         """Tell whether a group has any member."""
         return of in self._groups.get(name, {})
 
+    def count(self, name: str, *of: str) -> int:
+        """Give how many members a group has."""
+        return len(self._groups.get(name, {}).get(of, ()))
+
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
         """Give what there are groups of, of those with one name."""
         return tuple(self._groups.get(name, ()))
@@ -241,6 +259,14 @@ class View:
             return ()
         first = bisect_left(ends, (after, "\x7f"))
         return tuple(key for _end, key in ends[first : first + most])
+
+    def weight(self, node: str) -> int:
+        """Give how many bytes the reports of a node have, those of more than LIGHT; no more than MOST_NICS of LIGHT are beside them."""
+        return self._weights.get(node, 0)
+
+    def heavy(self, key: str) -> int:
+        """Give how many bytes a report has, if these are more than LIGHT; else 0."""
+        return self._heavy.get(key, 0)
 
     @property
     def ledger(self) -> Ledger:

@@ -39,12 +39,13 @@ class Record(NamedTuple):
     door: str = ""  #: who called: "kvm-ifup", "cli", ...
     scripts: bool = False  #: the custom ifup scripts were begun, so the ifdown scripts are owed
     created: float = 0.0  #: seconds since the epoch; for people, never for decisions
-    monotonic: float = 0.0  #: seconds since boot
+    monotonic: float = 0.0  #: seconds since boot, when it came up
     schema: int = SCHEMA  #: of the file that it was read from; it is always written with the newest
     moved: bool = False  #: it lies in nics/<uuid>.<ifindex>.json, since the NIC has come up on another device
     incoming: bool = False  #: its guest is still migrating in: what may be on one node only is owed
     by_settings: Mapping[str, object] | None = None  #: options that the settings gave it, by name; None where an older version wrote it
     before: Record | None = None  #: the record as it was before the change that "changing" means; None in every other state
+    ganeti: bool = True  #: its guest may be a Ganeti cluster's; also where an older version wrote it
 
     @property
     def uuid(self) -> str:
@@ -218,6 +219,7 @@ def _alone(stored: Mapping[str, Any]) -> Record:
         moved=_typed(stored, "moved", bool),
         incoming=_typed(stored, "incoming", bool),
         by_settings=_options(stored.get("by_settings")),
+        ganeti=_typed(stored, "ganeti", bool) if "ganeti" in stored else True,
     )
 
 

@@ -40,6 +40,7 @@ from netagent.sync.messages import (
     Tell,
     Watch,
 )
+from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
 from netregistry.request import new_id
 from runtime.errors import NetcommonError
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
 
 #: Sorts of the workers' work (netagent.dispatcher.TOLD, ASKED): looks and inventories; what changes the node.
 LOOK, DO = "registry-look", "registry-do"
+#: The inventory: one after the other with the agent's own (netagent.dispatcher), since each holds a picture of all that the kernel has, and
+#: what both take together stays with the process.
+INVENTORY = Key("survey", "registry")
 
 FOLDER, KNOWN = "registry", "known.json"  #: below /var/lib/netcommon: what was known last
 INCARNATION = "incarnation"  #: in the agent's folder, which goes with the boot: a restarted agent is the same to the registry
@@ -163,6 +167,11 @@ class Sync:
         """Note that something of a NIC has changed."""
         self._take(Marked(uuid))
 
+    def coming(self) -> None:
+        """Note that guests that are told to be on their way may be here, or be none of Ganeti's: no event need have said so."""
+        for nic in [nic for nic, sent in self.machine.outbox.told.items() if sent.state == INCOMING]:
+            self.marked(nic)
+
     def lost(self) -> None:
         """Note that events were lost."""
         self._take(Lost())
@@ -218,7 +227,7 @@ class Sync:
         if isinstance(request, Look):
             self._work(Key(LOOK, "look"), partial(self._look, request), lambda _why: Looked({}, frozenset(request.uuids)))
         elif isinstance(request, Survey):
-            self._work(Key(LOOK, "survey"), self._survey, lambda why: Surveyed({}, why))
+            self._work(INVENTORY, self._survey, lambda why: Surveyed({}, why))
         elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
             self._work(Key(DO, "/".join(request.key)), partial(self._job, request), lambda why: Did(request.key, "", why, again=True))
         elif isinstance(request, Watch):

@@ -29,7 +29,8 @@ def gone(node: Node, uuid: str, asked: Client) -> Gone:
     mastered = [item for page in pages for item in page["items"]]
     what = found(uuid, survey, told, (), mastered)
     going = {stray.uuid for stray in what.strays if not node.store.elsewhere(stray.uuid)}
-    return Gone(pages[0]["revision"], tuple(item for item in mastered if item["nic"]["uuid"] in going), what.problem)
+    items = tuple(item for item in mastered if item["nic"]["uuid"] in going)
+    return Gone(pages[0]["revision"], items, what.problem or ("" if items else what.withheld))
 
 
 def still(before: Gone, now: Gone) -> tuple[dict[str, Any], ...]:

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 
 from netagent.sync.jobs import NETWORK, NIC
 from netagent.sync.messages import Apply, Check, Did, Drop, DropNetwork, Keep, Left, Retain, SetNetwork
-from netcommon.lifecycle.push import IsUp, as_kept, drop, drop_network, ended_here, keep, keep_network, network_as_kept, push, retain
+from netcommon.lifecycle.push import (
+    IsUp,
+    as_kept,
+    drop,
+    drop_network,
+    ended_here,
+    keep,
+    keep_network,
+    kept_in_part,
+    network_as_kept,
+    push,
+    retain,
+)
 from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
@@ -63,6 +75,7 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
     else:
         lost = [(NIC, uuid) for uuid, each in job.nics.items() if not as_kept(node, uuid, wanted(each))]
         lost += [(NETWORK, uuid) for uuid, revision in job.networks.items() if not network_as_kept(node, uuid, revision)]
+        lost += [(NIC, uuid) for uuid in kept_in_part(node) if uuid not in job.nics] if job.parts else []
         return did._replace(left=tuple(map(Left, lost)))
     return did
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from netagent.sync.bare import bare, bears_mark, is_bare
 from netagent.sync.messages import Local, Looked, Surveyed
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
@@ -20,13 +21,13 @@ from netcommon.options.shown import tag_text
 from netcommon.options.sources import options_of, strongest
 from netregistry.model.nic import Option, Report
 from runtime import definitions
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, NicInvalid
 from runtime.record import APPLYING, REVERTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from netcommon.host.api.facts import Link
+    from netagent.sync.bare import Bare
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netregistry.model.node import About
@@ -51,17 +52,18 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
     marks: Mapping[str, str] | None = None
     for uuid in uuids:
         try:
-            record, nic = _record(node, uuid), definitions.read(node.paths, uuid)
+            record, (nic, broken) = _record(node, uuid), _defined(node, uuid)
             if record is not None and not _is_left(node, view, record):
-                found[uuid] = _local(node, view, record, nic, applied)
+                found[uuid] = _local(node, view, record, nic, applied, broken)
                 continue
             if record is None:
                 marks = _marks(view) if marks is None else marks
-                if uuid in marks or node.store.elsewhere(uuid) or (nic is not None and _is_held(node, view, nic)):
+                held = _is_any_held(node, view) if broken else nic is not None and _is_held(node, view, nic)
+                if uuid in marks or node.store.elsewhere(uuid) or held:
                     unclear.add(uuid)  # its record may be lost, or another namespace of this node has it
                     continue
-            if nic is not None:
-                found[uuid] = _stopped(nic)
+            if nic is not None or broken:
+                found[uuid] = Local(Report(uuid, "stopped"), {}, unread=True) if nic is None else _stopped(nic)
         except (Unclear, NetcommonError):
             unclear.add(uuid)
     return Looked(found, frozenset(unclear), about, node.clock.wall())
@@ -72,13 +74,15 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     found: dict[str, Local] = {}
     problems: list[str] = []
     defined: dict[str, Nic] = {}
-    bare: list[str] = []
+    kept: set[str] = set()
+    unknown: list[Bare] = []
     try:
         view = node.host.snapshot()
         if not view.links():
             problems.append("the kernel lists no network device, not even the loopback")
         nics, wrong = definitions.all_of(node.paths)
         defined = {nic.uuid: nic for nic in nics}
+        kept.update(defined)
         problems += wrong
         recorded: set[str] = set()
         devices: set[int] = set()
@@ -86,17 +90,20 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             devices.add(record.ifindex)
             left = _ours(node, record) and _is_left(node, view, record)
             recorded.update([] if left else [record.uuid])
+            kept.update([record.uuid] if _ours(node, record) and not left else [])
             if record.moved or left or not _ours(node, record):
                 continue
             try:
-                found[record.uuid] = _local(node, view, record, defined.get(record.uuid), applied)
+                nic, broken = (defined.get(record.uuid), False) if record.uuid in defined or not wrong else _defined(node, record.uuid)
+                found[record.uuid] = _local(node, view, record, nic, applied, broken)
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
-        bare = [] if node.settings.tap_alias else [link.name for link in view.links() if _is_bare(link) and link.index not in devices]
-        there = found.keys() | recorded | lost.keys()
+        unknown = [bare(node, view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
+        there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
-            if not (uuid in there or nic.interface in bare or node.store.elsewhere(uuid)):
+            bare_tap = nic.interface in held and not bears_mark(node, nic.mode)
+            if not (uuid in there or bare_tap or node.store.elsewhere(uuid)):
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
@@ -104,12 +111,20 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(bare))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept))
 
 
 def _record(node: Node, uuid: str) -> Record | None:
     record = node.store.read(uuid)
     return record if record is not None and _ours(node, record) else None
+
+
+def _defined(node: Node, uuid: str) -> tuple[Nic | None, bool]:
+    """Give the definition of a NIC, None where there is none, and whether there is one that says nothing. Raises HostRefused."""
+    try:
+        return definitions.read(node.paths, uuid), False
+    except NicInvalid:
+        return None, True
 
 
 def _ours(node: Node, record: Record) -> bool:
@@ -128,22 +143,22 @@ def _marks(view: View) -> dict[str, str]:
 
 
 def _is_held(node: Node, view: View, nic: Nic) -> bool:
-    """Tell whether the device of a defined NIC is in use and on no record, on a node whose devices bear no mark. Raises NetcommonError."""
-    link = view.link(nic.interface) if nic.interface and not node.settings.tap_alias else None
-    return link is not None and _is_bare(link) and node.store.by_device(nic.interface) is None
+    """Tell whether the device of a defined NIC is in use and on no record, and would bear no mark of it. Raises NetcommonError."""
+    link = view.link(nic.interface) if nic.interface and not bears_mark(node, nic.mode) else None
+    return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
 
 
-def _is_bare(link: Link) -> bool:
-    """Tell whether a tap is in use, and says of nobody's NIC that it is its device."""
-    return link.holders > 0 and not marked(link)
+def _is_any_held(node: Node, view: View) -> bool:
+    """Tell whether any tap in use is on no record, and bears no mark: it may be that of a NIC whose definition says nothing."""
+    return any(is_bare(view, link) and node.store.by_device(link.name) is None for link in view.links())
 
 
 def _stopped(defined: Nic) -> Local:
     return Local(Report(defined.uuid, "stopped"), _fields(defined))
 
 
-def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied) -> Local:
-    """Give a NIC as it is. Raises Unclear, NetcommonError."""
+def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied, broken: bool = False) -> Local:
+    """Give a NIC as it is. ``broken``: its definition says nothing that can be read. Raises Unclear, NetcommonError."""
     if record.state in (APPLYING, REVERTING):
         raise Unclear(f"a hook is at work on {record.nic.label}, or has died at it ({record.state})")
     standing = record.before or record
@@ -165,9 +180,10 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         pending=_pending(node, nic),
     )
     told = nic.told
-    ganeti = defined is None and os.path.isdir(node.paths.ganeti_run)
+    ganeti = defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
-    return Local(report, _fields(defined or nic), ganeti, network, "" if told is None else told.revision)
+    fields = {} if broken else _fields(defined or nic)
+    return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken)
 
 
 def _options(node: Node, standing: Record) -> tuple[Option, ...]:

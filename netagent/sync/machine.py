@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from netagent.sync.messages import Asking, Event, Local, Request
     from netagent.sync.rules import Rules
 
-GATHER = 0.2  #: seconds for which marks gather
+GATHER = 0.2  #: seconds for which marks gather, and between what the registry refuses and what is sent next
 SAVED = 30.0  #: seconds between two documents for the disk
 REFUSED = "registry-refused"  #: the alarm: of NICs that are not what is wanted, or not as the registry takes them
 
@@ -84,7 +84,6 @@ class Machine:
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
         self.outbox.about = True
         self._looking: Looking | None = None
-        self._unclear: dict[str, float] = {}  # NICs of which nothing could be told: when they are looked at again
         self._gathered = now
         self._alarms: dict[str, str] = {}
         self._said: list[Request] = []
@@ -146,10 +145,7 @@ class Machine:
         """Give what is to be asked for and done now."""
         if self._calm and now < self._wakes:
             return []
-        if self._unclear:
-            for uuid in [uuid for uuid, when in self._unclear.items() if when <= now]:
-                del self._unclear[uuid]
-                self.outbox.mark(uuid)
+        self.outbox.turn(now)
         if now >= self._retried:
             self._retry(now)
         self.ownership.turn(now)
@@ -197,13 +193,13 @@ class Machine:
                 times.append(max(self._gathered, line.rest))
         if self._saveable:
             times.append(self._saved[0] + SAVED)
-        return min((*times, *self._unclear.values()))
+        return min((*times, *self.outbox.unclear.values()))
 
     def _next_look(self, now: float) -> Looking | None:
         if (uuids := self.ownership.look(now)) is not None:
             return Looking(uuids, False, True)
         if self.outbox.due and now >= self._gathered and self.line.may_report(now):
-            return Looking(self.outbox.batch(), self.outbox.about, False)
+            return Looking(*self.outbox.batch(), False)
         return None
 
     def _next_asking(self, now: float) -> Asking | None:
@@ -330,7 +326,7 @@ class Machine:
             self.line.stranger(failure.text)
         elif failure.kind in ("invalid", "too-large"):
             self.outbox.not_taken(failure.text)
-            self.line.rest = now
+            self.line.rest = now + GATHER
 
     def _another_epoch(self, now: float) -> None:
         """The registry was restored or moved: what it has from us, and what was told of it, is to be compared as a whole."""
@@ -423,8 +419,9 @@ class Machine:
         if looking.owning:
             self.ownership.looked(event, now)
             return
-        for uuid in event.unclear:
-            self._unclear[uuid] = now + self._pause()
+        self.outbox.unclear |= {uuid: now + self._pause() for uuid in event.unclear}
+        if looking.about and event.about is None:
+            self._gathered = now + self._pause()
         self._settle(event.nics)
         if self.line.ready:
             self.outbox.looked(event, self._request)
@@ -449,10 +446,10 @@ class Machine:
 
     def _refused(self) -> str:
         """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
-        aside, parts = self.outbox.aside, (*self.ownership.not_taken, self.wishes.refused())
-        if not (aside or any(parts)):
+        parts = self.outbox.refused, *self.ownership.not_taken, self.wishes.refused()
+        if not any(parts):
             return ""
-        refused = {uuid: f"reports: {why}" for uuid, why in aside.items()}
+        refused = dict[str, str]()
         for part in parts:
             refused |= part
         shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
@@ -484,7 +481,7 @@ class Machine:
     @property
     def marks(self) -> int:
         """Count what is to be told."""
-        return self.outbox.marks + len(self._unclear)
+        return self.outbox.marks
 
     @property
     def idle(self) -> bool:

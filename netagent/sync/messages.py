@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from netagent.sync.bare import Bare
     from netregistry.model.nic import Report
     from netregistry.model.node import About
 
@@ -23,32 +24,25 @@ class Option(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Hold what the registry wants of one NIC. ``revision``: EPOCH:REVISION; ``network``: the UUID of its network, "" for none.
+    """Hold what the registry wants of one NIC."""
 
-    ``tags``: those that its Ganeti cluster has; None where that does not say them. ``position``: of the NIC in its instance, by which its
-    tags are to be read; None where nobody says it. ``ip``: its address in the network; "" where none is said.
-    """
-
-    revision: str
+    revision: str  #: EPOCH:REVISION
     options: tuple[Option, ...] = ()
-    network: str = ""
-    tags: tuple[str, ...] | None = None
-    position: int | None = None
-    ip: str = ""
+    network: str = ""  #: UUID of its network, "" for none
+    tags: tuple[str, ...] | None = None  #: those that its Ganeti cluster has; None where that does not say them
+    position: int | None = None  #: of the NIC in its instance, by which its tags are to be read; None where nobody says it
+    ip: str = ""  #: its address in the network; "" where none is said
 
 
 class Local(NamedTuple):
-    """One NIC as it is on this node.
-
-    ``fields``: what a node says of a NIC whose master it is (netregistry.rules.masters.OF_NODE), and its address. ``network``: the UUID of
-    the network that it is in by its hypervisor, or whose values it was told; ``told``: their EPOCH:REVISION; "" where there is none.
-    """
+    """One NIC as it is on this node."""
 
     report: Report
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any]  #: netregistry.rules.masters.OF_NODE, where the node is its master, and its address
     ganeti: bool = False  #: a Ganeti cluster is its master
-    network: str = ""
-    told: str = ""
+    network: str = ""  #: UUID of that in which it is by its hypervisor, or whose values it was told; "" for none
+    told: str = ""  #: EPOCH:REVISION of those; "" where it was told none
+    unread: bool = False  #: its definition is there and says nothing, so nobody knows its fields
 
 
 class Failure(NamedTuple):
@@ -89,13 +83,15 @@ class Looked(NamedTuple):
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
 
-    ``defined``: how many are. ``bare``: taps that are in use and on no record, where devices bear no mark (the setting tap_alias).
+    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, of those whose devices bear no mark.
+    ``kept``: NICs of which something is here, though nobody can tell how they are, or they are stopped: their definition, a record.
     """
 
     nics: Mapping[str, Local]
     problem: str = ""
     defined: int = 0
-    bare: tuple[str, ...] = ()
+    bare: tuple[Bare, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
 class Left(NamedTuple):
@@ -268,11 +264,15 @@ class Retain(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not."""
+    """Look whether what is wanted of NICs, and said of networks (their revisions), lies on disk; ``left`` names what does not.
+
+    ``parts``: also which NICs there are, whosever, of which the disk has only a part of what is wanted.
+    """
 
     key: tuple[str, str]
     nics: Mapping[str, Wanted]
     networks: Mapping[str, str]
+    parts: bool = False
 
 
 class Save(NamedTuple):

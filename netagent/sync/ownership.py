@@ -241,7 +241,7 @@ class Ownership:
             self._held.pop(one.uuid, None)
             if local is not None and local.ganeti:
                 self.foreign.add(one.uuid)
-            elif local is not None and self._may_add(local, own):
+            elif local is not None and not local.unread and self._may_add(local, own):
                 # of reports that are not the latest any more it is not done: a copy may come late
                 fields = {name: value for name, value in local.fields.items() if name not in PLACED or one.uuid not in self._homeless}
                 self._ask(one._replace(match=self._outbox.after), {**fields, "uuid": one.uuid, "found": True})
@@ -374,10 +374,7 @@ class Ownership:
             self._survey = event
         if event.problem:
             self._abort()
-        self._doubt_inventory(found(self._node, event, told, (), ()).problem if self._incomplete > 1 else self._undecided)
-
-    def _doubt_inventory(self, why: str) -> None:
-        self._alarm(INVENTORY, f"nothing is removed from the registry: {why}" if why else "")
+        self._alarm(INVENTORY, _nothing(found(self._node, event, told, (), ()).problem) if self._incomplete > 1 else self._undecided)
 
     def asking(self, now: float) -> Asking | None:
         """Give what is to be asked of the registry."""
@@ -401,8 +398,8 @@ class Ownership:
     def _decide(self, what: Found, now: float) -> None:
         """Do what a comparison has found: few at a time, and nothing without a whole picture."""
         self._abort()
-        self._undecided = what.problem
-        self._doubt_inventory(what.problem)
+        self._undecided = _nothing(what.problem) or (f"not removed from the registry: {what.withheld}" if what.withheld else "")
+        self._alarm(INVENTORY, self._undecided)
         if what.problem:
             return
         for uuid in what.reports:
@@ -442,3 +439,7 @@ class Ownership:
         times += [self._held[uuid] for uuid in self._unknown if self._held.get(uuid, 0.0) > now]
         times += self._unclear.values()
         return min(times)
+
+
+def _nothing(why: str) -> str:
+    return f"nothing is removed from the registry: {why}" if why else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync.messages import Option, Wanted
 from netcommon.options.tags import value_of
@@ -12,6 +12,9 @@ from runtime import validate
 from runtime.errors import NetcommonError, escaped
 from runtime.networks import tags_of
 from runtime.registry_wanted import ADDRESSES, ip_of, position_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
 THINGS = frozenset(("nic", "network", "options"))
@@ -90,6 +93,14 @@ def told(said: object) -> Told | None:
     if not isinstance(value, dict) or value.get("uuid") != uuid:
         raise Lie(f"{what} {uuid} is told with a value that is not its own")
     return Told(event, what, uuid, value, revision)
+
+
+def report_of(said: Mapping[str, Any]) -> tuple[str, str]:
+    """Read of which NIC a report is, and its state. Raises Lie, KeyError, TypeError."""
+    uuid, state = said["nic"], said["state"]
+    if not (isinstance(uuid, str) and validate.is_uuid(uuid) and isinstance(state, str)):
+        raise Lie(f"no report of a NIC: {escaped(str(uuid)[:80])}, {escaped(str(state)[:80])}")
+    return uuid, state
 
 
 def wanted_of(line: Told) -> Wanted:

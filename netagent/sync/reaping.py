@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netagent.sync.bare import may_have
 from netagent.sync.outbox import STOPPED
 
 if TYPE_CHECKING:
@@ -32,13 +33,15 @@ class Stray(NamedTuple):
 class Found(NamedTuple):
     """Hold what may go: wanted NICs, and reports of NICs that run elsewhere. ``problem``: why nothing may.
 
-    ``unsaid``: wanted NICs of this node that are not here, of which it has never said so: they may be about to come.
+    ``unsaid``: wanted NICs of this node that are not here, of which it has never said so: they may be about to come. ``withheld``: which of
+    them stay, since a tap may be theirs, and why.
     """
 
     strays: tuple[Stray, ...] = ()
     reports: tuple[str, ...] = ()
     unsaid: tuple[str, ...] = ()
     problem: str = ""
+    withheld: str = ""
 
 
 def found(
@@ -51,23 +54,32 @@ def found(
     """Compare. ``told``: what the registry has from us; ``reported``, ``mastered``: its NICs that we have reported, that are ours."""
     if survey.problem:
         return Found(problem=f"the inventory is not complete: {survey.problem}")
-    here = survey.nics
+    here = survey.nics.keys() | survey.kept
     away = tuple(
         item["nic"]["uuid"]
         for item in reported
         if item["nic"]["uuid"] not in here and _is_stopped(told, item) and item["shown"]["state"] in ELSEWHERE and _others(node, item)
     )
     gone = [item for item in mastered if item["nic"]["uuid"] not in here and item["nic"]["master"] == f"node:{node}"]
-    strays = tuple(
-        Stray(item["nic"]["uuid"], item["revision"], item["label"])
-        for item in gone
-        if _is_stopped(told, item) and item["shown"]["state"] in GOING and list(item["shown"]["nodes"]) == [node]
-    )
-    if strays and not survey.defined:
+    going = [
+        item for item in gone if _is_stopped(told, item) and item["shown"]["state"] in GOING and list(item["shown"]["nodes"]) == [node]
+    ]
+    if going and not survey.defined:
         return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
-    if strays and survey.bare:
-        return Found(problem=f"on no record, in use, and without a mark that says of which NIC it is: {', '.join(survey.bare[:5])}")
-    return Found(strays, away, tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told))
+    taps = {item["nic"]["uuid"]: [each.device for each in survey.bare if may_have(item["nic"], each)] for item in going}
+    strays = tuple(Stray(item["nic"]["uuid"], item["revision"], item["label"]) for item in going if not taps[item["nic"]["uuid"]])
+    unsaid = tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told)
+    return Found(strays, away, unsaid, withheld=_withheld([(item, taps[item["nic"]["uuid"]]) for item in going]))
+
+
+def _withheld(going: Iterable[tuple[Mapping[str, Any], list[str]]]) -> str:
+    """Say which NICs stay because of taps that may be theirs; "" where none does."""
+    staying = [(item, taps) for item, taps in going if taps]
+    if not staying:
+        return ""
+    named = ", ".join(f"{item['label']} ({item['nic']['uuid']})" for item, _taps in staying[:5])
+    held = list(dict.fromkeys(tap for _item, taps in staying for tap in taps))
+    return f"{', '.join(held[:5])} may be theirs (on no record, in use, no mark): {named}; netcommon registry nic delete removes them"
 
 
 def _is_stopped(told: Mapping[str, Sent], item: Mapping[str, Any]) -> bool:

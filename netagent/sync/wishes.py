@@ -1,7 +1,8 @@
 """Let what the stream has told be done on the node, and hold what is there against it. A NIC that is wanted no more stays as it is.
 
 What is known here (of this node's own NICs, and of their networks) is looked for on disk again and again, and mended where it is not
-there; what is not held is tried again (netagent.sync.held).
+there; what is not held is tried again (netagent.sync.held). Of other NICs nothing is known here: where two looks find only a part of what
+is wanted of one on disk (a clock that was wrong at a boot has ended the rest), all is to be told anew.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class Wishes:
         self._tried: dict[str, Tried] = {}  # NICs that were found otherwise than they are wanted, and with what that was tried
         self._waiting: dict[str, Beside] = {}  # NICs that may be ours no more, or are, when all of a commit is told
         self._unsure: dict[Key, None] = {}  # what is to be looked for on disk
+        self._parts = False  # what lies on disk in part is to be looked for
+        self._parts_at = NEVER  # when, where a look has found some
+        self._in_part: set[str] = set()  # other NICs than ours that the latest look has found so
+        self._asked: set[str] = set()  # those of them for which all was to be told anew: an older service tells no more than a part
         self._mended: set[Key] = set()  # what was not there, and was done again since all of it was looked for
         self.anew = False  #: all is to be told anew
 
@@ -95,6 +100,7 @@ class Wishes:
             yield from (uuid for uuid in self._outbox.told if uuid not in self._inbox.nics)
         if found.first:
             self._check_all()
+            self._parts = True
 
     def _set_networks(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
@@ -157,6 +163,7 @@ class Wishes:
             else:
                 self._jobs.put(job)
         self._check_all()
+        self._parts = self._parts or refused
         self.anew = self.anew or (refused and self._held.lost)
 
     def turn(self, now: float) -> None:
@@ -164,25 +171,39 @@ class Wishes:
         for job in self._held.again(now):
             if not self._jobs.waits(job.key):
                 self._jobs.put(job)
-        if not self._unsure or not self._inbox.current or self._jobs.waits(CHECK):
+        if now >= self._parts_at:
+            self._parts, self._parts_at = True, NEVER
+        if not (self._unsure or self._parts) or not self._inbox.current or self._jobs.waits(CHECK):
             return
         looked = [key for key in self._unsure if key not in self._mended and not self._held.why(key) and not self._jobs.waits(key)]
         self._unsure = {}
         nics = {uuid: self._inbox.nics[uuid].wanted for kind, uuid in looked if kind == NIC and uuid in self._inbox.nics}
         networks = {uuid: self._inbox.networks[uuid].revision for kind, uuid in looked if kind == NETWORK and uuid in self._inbox.networks}
-        if nics or networks:
-            self._jobs.put(Check(CHECK, nics, networks))
+        if nics or networks or self._parts:
+            self._jobs.put(Check(CHECK, nics, networks, self._parts))
+            self._parts = False
 
     def _mend(self, key: Key) -> None:
         """Do again what has got lost on disk."""
         kind, uuid = key
-        if self._jobs.waits(key) or self._held.why(key):
+        if self._jobs.waits(key) or self._held.why(key) or (kind == NIC and uuid not in self._inbox.nics):
             return
         self._mended.add(key)
         if kind == NIC and uuid in self._inbox.nics:
             self.want(uuid, self._inbox.nics[uuid].wanted)
         elif kind == NETWORK and uuid in self._inbox.networks:
             self._set_networks([uuid])
+
+    def _found_in_part(self, uuids: set[str], now: float) -> None:
+        """Take of which NICs the disk has a part. One that ends in time is a part until the stream has told that: two looks decide."""
+        others = uuids - self._inbox.nics.keys() - self._asked
+        others = {uuid for uuid in others if not self._jobs.waits((NIC, uuid)) and self._held.job((NIC, uuid)) is None}
+        again, self._in_part = others & self._in_part, others
+        if again:
+            self._asked |= others
+            self.anew = True
+        elif others:
+            self._parts_at = now + self._again
 
     # -- what became of it
 
@@ -195,6 +216,8 @@ class Wishes:
         if isinstance(job, Check):
             for left in did.left:
                 self._mend(left.key)
+            if job.parts:
+                self._found_in_part({uuid for (kind, uuid), _why in did.left if kind == NIC}, now)
         elif isinstance(job, Retain):
             for left in did.left:
                 if not self._jobs.waits(left.key):
@@ -211,6 +234,7 @@ class Wishes:
         kind, uuid = job.key
         self._outbox.noted.pop(uuid, None)
         if not did.refused:
+            self._asked -= {uuid} if isinstance(job, Keep) and job.whole else set()
             own = self._inbox.nics.get(uuid) if kind == NIC else None
             if isinstance(job, Apply | Keep) and own is not None and (why := unusable(job.wanted)):
                 self._held.owe(Keep(job.key, job.wanted), why)
@@ -229,7 +253,7 @@ class Wishes:
 
     def due(self) -> float:
         """Give when there is something to do if nothing happens before."""
-        return self._held.due()
+        return min(self._held.due(), self._parts_at)
 
     def why(self, uuid: str) -> str:
         """Say why a NIC is not as it is wanted; "" where it is, or nothing is known of that."""

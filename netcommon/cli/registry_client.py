@@ -86,6 +86,9 @@ def client(app: App, role: str = "") -> Any:
         found = joined(app, each, DAILY)
         if found is not None and who in ("", found.name):
             return make(found.places(app.settings(strict=False).registry_addresses))
+        if found is not None and kind == "importer" and not served(app):
+            advice = f"netcommon registry token create importer {who}, and netcommon registry join URL TOKEN here"
+            raise HostRefused(f"this machine has joined as the importer of {found.name}, and not of {who}", advice)
     if kind in ("", "operator"):
         role = role or "operator:root"  # nobody listens there, which it says
     return make(socket_of(app), role)

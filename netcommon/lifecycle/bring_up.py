@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle import execute, run_effects, site_scripts
 from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, owe
 from netcommon.lifecycle.down import farewell, finish, left_undone
-from netcommon.lifecycle.migration import awaited, incoming
+from netcommon.lifecycle.migration import awaited, incoming, may_be_ganetis
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
 from netcommon.operations.base import ABSENT, OURS, replaced, to_json
@@ -228,6 +228,7 @@ class BringUp:
             created=node.clock.wall(),
             monotonic=node.clock.now(),
             incoming=self.incoming,
+            ganeti=may_be_ganetis(node, self.nic, self.call),
             by_settings=of_settings(self.nic, node.settings),
         )
 

@@ -7,6 +7,9 @@ but Ganeti 3.2, and for routed NICs only. What tells it:
 - Ganeti's .runtime file of the instance. At a start it is there before the scripts are called, on a migration's target it comes last,
   after the calls for routed NICs, which are made when the guest has arrived.
 - ``-incoming`` on the command line of the QEMU that calls us for a NIC of its own (plain QEMU; Ganeti has its daemon call us).
+
+Guests of plain QEMU run beside Ganeti's, and never have a .runtime file. A NIC that was defined here, or for which QEMU itself has
+called, is none of Ganeti's, and its record says so. Of others Ganeti's pid file tells: its QEMU waits for the guest as a process.
 """
 
 from __future__ import annotations
@@ -27,15 +30,29 @@ if TYPE_CHECKING:
 
 INCOMING = frozenset({b"-incoming", b"--incoming"})
 
+#: How what QEMU's program is called begins.
+QEMU = (b"qemu", b"kvm")
+
+#: After its scripts Ganeti starts the QEMU that waits for the guest, which writes its pid file first of all: within so many seconds.
+STARTS = 60.0
+
 
 def incoming(node: Node, nic: Nic, call: Call) -> bool:
     """Whether only what may be true on two nodes at once may be done for it yet."""
     if call.phase in (PRE, POST) or "XENBUS_PATH" in nic.environment:  # Xen's guests have no .runtime file here
         return call.phase == PRE
     running = _running(node, nic)
-    if running is None:
-        return bool(call.parent) and _migrating(f"{node.paths.proc}/{call.parent}/cmdline")
-    return not running and nic.mode != "routed"
+    if running:
+        return False
+    caller = _command(node, call)
+    if running is None or _is_qemu(caller):
+        return not INCOMING.isdisjoint(caller)
+    return nic.mode != "routed"
+
+
+def may_be_ganetis(node: Node, nic: Nic, call: Call) -> bool:
+    """Tell whether the guest of a NIC that comes up may be a Ganeti cluster's: it is not defined here, and QEMU itself has not called."""
+    return not (_is_none_of_ganetis(node, nic) or _is_qemu(_command(node, call)))
 
 
 def awaited(node: Node, record: Record) -> bool:
@@ -45,7 +62,9 @@ def awaited(node: Node, record: Record) -> bool:
     """
     if record.incoming:
         return not arrived(node, record)
-    if record.nic.mode == "routed" or _running(node, record.nic) is not False:
+    if record.nic.mode == "routed" or not record.ganeti or _running(node, record.nic) is not False:
+        return False
+    if node.clock.now() >= record.monotonic + STARTS and not _is_begun(node, record.nic):
         return False
     return not any(operation.exclusive() for operation in execute.decode(record)[0])
 
@@ -60,16 +79,31 @@ def arrived(node: Node, record: Record) -> bool:
     return record.incoming and bool(_running(node, record.nic))
 
 
+def _is_begun(node: Node, nic: Nic) -> bool:
+    """Tell whether Ganeti has started a process for the NIC's instance that is there still."""
+    pid = ganeti.instance_pid(node.paths, nic.instance)
+    return pid > 0 and os.path.exists(f"{node.paths.proc}/{pid}")
+
+
+def _is_none_of_ganetis(node: Node, nic: Nic) -> bool:
+    return not nic.instance or "XENBUS_PATH" in nic.environment or os.path.exists(f"{node.paths.definitions}/{nic.uuid}.toml")
+
+
 def _running(node: Node, nic: Nic) -> bool | None:
     """Whether Ganeti has the NIC's instance running here, a guest that is still migrating in not counted; None: it is not Ganeti's."""
-    if not nic.instance or "XENBUS_PATH" in nic.environment or os.path.exists(f"{node.paths.definitions}/{nic.uuid}.toml"):
-        return None
-    return ganeti.has_runtime(node.paths, nic.instance)
+    return None if _is_none_of_ganetis(node, nic) else ganeti.has_runtime(node.paths, nic.instance)
 
 
-def _migrating(path: str) -> bool:
+def _command(node: Node, call: Call) -> list[bytes]:
+    """Give the command line of whoever calls; nothing where nobody knows who it is."""
+    if not call.parent:
+        return []
     try:
-        with open(path, "rb") as file:
-            return not INCOMING.isdisjoint(file.read().split(b"\0"))
+        with open(f"{node.paths.proc}/{call.parent}/cmdline", "rb") as file:
+            return file.read().split(b"\0")
     except OSError:  # the caller has gone, or is not to be looked into
-        return False
+        return []
+
+
+def _is_qemu(command: list[bytes]) -> bool:
+    return bool(command) and command[0].rpartition(b"/")[2].startswith(QEMU)

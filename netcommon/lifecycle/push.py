@@ -170,6 +170,15 @@ def as_kept(node: Node, uuid: str, asked: RegistryWanted) -> bool:
     return (found.pending or found).revision == asked.revision and found.network == asked.network
 
 
+def kept_in_part(node: Node) -> list[str]:
+    """List the NICs of which only a part of what a registry wants lies on disk (EPOCH:0), such as what a wrong clock has left of it.
+
+    A look: what is damaged stays. Raises HostRefused.
+    """
+    found = ((uuid, wanted.read(node.paths, uuid, [], readonly=True)) for uuid in wanted.uuids(node.paths))
+    return [uuid for uuid, there in found if (told := (there.pending or there).revision) and told == wanted.in_part(told)]
+
+
 def _before(asked: RegistryWanted, found: Wanted, whole: bool) -> bool:
     """Tell whether what is asked for is no news beside what is kept."""
     epoch, _, number = asked.revision.rpartition(":")

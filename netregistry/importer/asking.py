@@ -11,6 +11,8 @@ from netregistry.model.codec import write
 from netregistry.model.importing import Reading
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from netregistry.importer.configuration import Configuration
     from netregistry.rehearsal import Rehearsal
     from netregistry.view import View
@@ -25,14 +27,17 @@ class Asking:
     def known(self) -> tuple[Known, str]:
         """As netregistry.importer.importer.Registry says; so do the others."""
         master, found = f"ganeti:{self._cluster}", dict[str, dict[str, Any]]()
-        epoch = ""
+        epoch, having = "", set[str]()
         for place, kind in (("networks", "network"), ("nics", "nic")):
             pages = list(self._client.pages(place, cluster=self._cluster))
             epoch = str(pages[0]["revision"]).rpartition(":")[0]
             items = [item[kind] for page in pages for item in page["items"]]
             found[place] = {item["uuid"]: item for item in items if item["master"] == master}
+            having |= {uuid for page in pages for item in page["items"] if item[kind]["master"] == master for uuid in _nodes(item)}
         imports = {item["cluster"]: item["imported"] for item in self._client.all("imports")}
-        return Known(found["networks"], found["nics"], imports.get(self._cluster, {})), epoch
+        nodes = [item["node"] for item in self._client.all("nodes")] if having else []
+        apart = tuple(sorted(node["name"] for node in nodes if node["uuid"] in having and node["cluster"] != self._cluster))
+        return Known(found["networks"], found["nics"], imports.get(self._cluster, {}), apart), epoch
 
     def epoch(self) -> str:
         return str(self._client.get("").body["epoch"])
@@ -40,6 +45,12 @@ class Asking:
     def batch(self, parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
         said = self._client.change("POST", "batch", {"parts": parts})
         return said.body, said.revision.rpartition(":")[0]
+
+
+def _nodes(item: dict[str, Any]) -> Iterable[str]:
+    """Give the UUIDs of the nodes on which what is listed is, if it is a NIC."""
+    found: Iterable[str] = item.get("shown", {}).get("nodes", ())
+    return found
 
 
 class Rehearsing:
@@ -65,13 +76,21 @@ def of_view(view: View, cluster: str) -> Known:
         for kind in ("networks", "nics")
     }
     there = view.get(keys.imported(cluster))
-    return Known(kinds["networks"], kinds["nics"], write(there) if there is not None else {})
+    having = {key.split("/")[1] for key, report in view.all("seen").items() if report.nic in kinds["nics"]}
+    apart = tuple(sorted(node.name for node in map(view.node, having) if node is not None and node.cluster != cluster))
+    return Known(kinds["networks"], kinds["nics"], write(there) if there is not None else {}, apart)
 
 
 def take_over(asked: Client | Rehearsal, found: Configuration) -> None:
-    """Say as the operator that a configuration is the one to be imported. Raises as the registry does."""
+    """Say as the operator that a configuration is the one to be imported. Raises as the registry does.
+
+    Of a cluster that was renamed the registry renames a part of what it has with each request.
+    """
     reading = write(Reading(found.uuid, found.master, found.node, found.serial))
-    if isinstance(asked, Client):
-        asked.change("PUT", f"imports/{found.cluster}", reading)
-    else:
-        asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
+    left = 1
+    while left:
+        if isinstance(asked, Client):
+            body = asked.change("PUT", f"imports/{found.cluster}", reading).body
+        else:
+            (body,) = asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
+        left = body.get("left", 0)

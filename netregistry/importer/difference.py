@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netregistry.model.network import Network
 from netregistry.request import ANY
 from netregistry.rules import masters
 
@@ -20,26 +21,30 @@ if TYPE_CHECKING:
 
 LARGEST = 100  #: things that one batch changes at most
 MOST_PARTS = 49  #: of one batch, beside the fence
+GATEWAYS = {"gateway": "subnet", "gateway6": "subnet6"}  #: each with what it must be in
 
 
 class Known(NamedTuple):
     """What the registry has of this cluster's master: UUID -> fields, as the registry answers them.
 
     ``imported``: how far its import is (netregistry.model.importing.Import); empty where nothing was.
+    ``apart``: names of the nodes that have NICs of the cluster, and are of another one, or none: they are told nothing but of these.
     """
 
     networks: dict[str, Fields]
     nics: dict[str, Fields]
     imported: Fields
+    apart: tuple[str, ...] = ()
 
 
 class Step(NamedTuple):
-    """One request. ``size``: how many things it changes at most."""
+    """One request. ``size``: how many things it changes at most; ``label``: what it is about, for people."""
 
     action: str
     uuid: str
     body: Fields | None
     size: int
+    label: str = ""
 
     @property
     def part(self) -> Fields:
@@ -63,10 +68,38 @@ def steps(wanted: Configuration, known: Known, gone: Collection[str]) -> list[St
     return [
         *_names(wanted, known),
         *_networks(wanted, known),
-        *(Step("nic.delete", uuid, None, _size(nic)) for uuid, nic in known.nics.items() if uuid in gone),
+        *(Step("nic.delete", uuid, None, _size(nic), _nic(nic)) for uuid, nic in known.nics.items() if uuid in gone),
         *_nics(wanted, known),
-        *(Step("network.delete", uuid, None, 1) for uuid in known.networks if uuid in gone),
+        *(Step("network.delete", uuid, None, 1, _network(network)) for uuid, network in known.networks.items() if uuid in gone),
     ]
+
+
+def parts(step: Step) -> list[Step]:
+    """Give what of a request is asked for by itself where the whole is refused: what an operator says of a network stops no tag of it.
+
+    A network that is not there is made by its name alone, so that its NICs can be in it; the rest is asked for when it is.
+    """
+    body = step.body or {}
+    if step.action == "network.add":
+        bodies = [{name: body[name] for name in ("uuid", "name")}]
+    elif step.action == "network.set":
+        together: list[tuple[str, ...]] = [("subnet", "gateway"), ("subnet6", "gateway6")]
+        together += [(name,) for name in body if not any(name in each for each in together)]
+        bodies = [{name: body[name] for name in names if name in body} for names in together]
+    else:
+        return []
+    return [step._replace(body=each) for each in bodies if each and each != body]
+
+
+def left_out(wanted: Configuration, known: Known) -> dict[str, str]:
+    """Give the networks that have a gateway in Ganeti which is in no subnet of theirs, and why it is not in the registry."""
+    found = {}
+    for uuid, fields in wanted.networks.items():
+        fitting = _fitting(fields, known.networks.get(uuid))
+        if names := [name for name in GATEWAYS if fields[name] != fitting[name]]:
+            said = " and ".join(f"{name} {fields[name]} is in no {GATEWAYS[name]} of it" for name in names)
+            found[uuid] = f"{_network(fields)}: {said}, and left out"
+    return found
 
 
 def apply(known: Known, step: Step, body: Fields) -> None:
@@ -95,29 +128,46 @@ def _names(wanted: Configuration, known: Known) -> Iterator[Step]:
     meant = {fields["name"]: uuid for uuid, fields in wanted.networks.items()}
     for uuid, fields in known.networks.items():
         if meant.get(fields["name"], uuid) != uuid:
-            yield Step("network.set", uuid, {"name": uuid}, 1)
+            yield Step("network.set", uuid, {"name": uuid}, 1, _network(fields))
 
 
 def _networks(wanted: Configuration, known: Known) -> Iterator[Step]:
-    for uuid, fields in wanted.networks.items():
+    for uuid, said in wanted.networks.items():
         there = known.networks.get(uuid)
+        fields = _fitting(said, there)
         if there is None:
-            yield Step("network.add", uuid, {"uuid": uuid, **_said(fields)}, 1)
+            yield Step("network.add", uuid, {"uuid": uuid, **_said(fields)}, 1, _network(fields))
             continue
         given = there.get("imported", [])
         # a gateway that Ganeti has not, and has never had, is the operator's
         decided = {name: value for name, value in fields.items() if value or name not in masters.ONCE_GANETI or name in given}
         if body := {name: value for name, value in decided.items() if value != there.get(name)}:
-            yield Step("network.set", uuid, body, 1)
+            yield Step("network.set", uuid, body, 1, _network(fields))
+
+
+def _fitting(fields: Fields, there: Fields | None) -> Fields:
+    """Leave out gateways that are in no subnet: Ganeti takes, and keeps, an IPv6 one without a subnet. That may be the operator's."""
+    given = () if there is None else there.get("imported", [])
+    subnets = [fields[name] or (there.get(name, "") if there is not None and name not in given else "") for name in GATEWAYS.values()]
+    network = Network("", "", subnet=subnets[0], subnet6=subnets[1])
+    return {**fields, **{name: "" for name in GATEWAYS if fields[name] and not network.holds(fields[name])}}
 
 
 def _nics(wanted: Configuration, known: Known) -> Iterator[Step]:
     for uuid, fields in wanted.nics.items():
         there = known.nics.get(uuid)
         if there is None:
-            yield Step("nic.add", uuid, {"uuid": uuid, "found": True, **_said(fields)}, 2 + bool(fields["ip"]))
+            yield Step("nic.add", uuid, {"uuid": uuid, "found": True, **_said(fields)}, 2 + bool(fields["ip"]), _nic(fields))
         elif body := {name: value for name, value in fields.items() if value != there.get(name)}:
-            yield Step("nic.set", uuid, body, _size(there) + _size(fields))
+            yield Step("nic.set", uuid, body, _size(there) + _size(fields), _nic(fields))
+
+
+def _network(fields: Fields) -> str:
+    return f"network {fields['name']}"
+
+
+def _nic(fields: Fields) -> str:
+    return f"NIC {fields.get('instance', '')}/{fields.get('index', '')}"
 
 
 def _said(fields: Fields) -> Fields:

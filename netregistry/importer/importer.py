@@ -21,7 +21,7 @@ from netregistry.request import ANY
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from netregistry.importer.configuration import Configuration
     from netregistry.importer.difference import Known, Step
@@ -57,7 +57,8 @@ class Outcome(NamedTuple):
     changed: int = 0
     deleted: int = 0
     refused: Mapping[str, str] = {}
-    absent: int = 0  #: what is missing, and not yet for long enough
+    absent: int = 0  #: what is missing, and not yet for long enough; what is refused to be deleted is not among it
+    apart: tuple[str, ...] = ()  #: nodes that have its NICs, and are not of this cluster: netregistry.importer.difference.Known
 
 
 class Importer:
@@ -68,13 +69,18 @@ class Importer:
         self._known: Known | None = None
         self._epoch = ""
         self._compare_at = 0.0
-        self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who was the master before that
+        self._lineage: tuple[Any, ...] = ()  # cluster and master of the configuration before, and who were the masters before that
+        self._held: tuple[Any, ...] = ()  # the lineage of which the registry was told though there was nothing else to tell
         self._absent: dict[str, float] = {}  # UUID -> since when it is missing
+        self._kept: set[str] = set()  # of it, what was asked to be deleted, and refused
 
     @property
     def due(self) -> float:
-        """Give the time by which something is missing for long enough: the configuration is to be read again then."""
-        return min(self._absent.values(), default=NEVER) + self._patience
+        """Give the time by which something is missing for long enough: the configuration is to be read again then.
+
+        What the registry refuses to delete is asked for anew whenever the configuration is read, and no reason to read it.
+        """
+        return min((since for uuid, since in self._absent.items() if uuid not in self._kept), default=NEVER) + self._patience
 
     def outdated(self) -> bool:
         """Tell whether the registry has begun another epoch since it was asked what it has. Raises Problem, TryAgain, HostRefused."""
@@ -83,8 +89,8 @@ class Importer:
         self._known = None
         return True
 
-    def take(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
-        """Let the registry have what a configuration says. ``seen``: the other master that this node has seen last.
+    def take(self, wanted: Configuration, seen: Sequence[Seen], now: float) -> Outcome:
+        """Let the registry have what a configuration says. ``seen``: the other masters that this node has seen, the last one last.
 
         Raises Problem where it is refused as a whole ("fenced"), or for now; TryAgain, HostRefused where nobody answers.
         """
@@ -97,30 +103,33 @@ class Importer:
                 raise Problem({**error.document, "detail": PLACE.sub("", str(error))}) from None
             raise
 
-    def _taken(self, wanted: Configuration, seen: Seen | None, now: float) -> Outcome:
-        lineage = wanted.uuid, wanted.master, seen
+    def _taken(self, wanted: Configuration, seen: Sequence[Seen], now: float) -> Outcome:
+        lineage = wanted.uuid, wanted.master, tuple(seen)
         if lineage != self._lineage:
             self._absent.clear()
         if lineage != self._lineage or now >= self._compare_at:
             self._known = None
         self._lineage = lineage
         self.outdated()
-        fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, seen))
-        hold = {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
         done = dict.fromkeys(("add", "set", "delete"), 0)
         refused: dict[str, str] = {}
         for _ in range(ROUNDS):
             known = self._now_known(now)
+            hold = _hold(wanted, seen, known)
             self._missing(difference.absent(wanted, known), now)
             gone = {uuid for uuid, since in self._absent.items() if now - since >= self._patience}
             todo = difference.steps(wanted, known, gone)
             refused = self._asked(known, hold, todo, done)
-            if not todo and not _holds(known, wanted):
+            if not todo and not (_holds(known, wanted) and (lineage == self._held or _unbroken(known, seen))):
                 self._ask(known, hold, [])
+                self._held = lineage
             if not refused and self._known is not None:
                 break
             self._known = None
-        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent))
+        self._kept = gone & refused.keys() & self._absent.keys()
+        for uuid, why in difference.left_out(wanted, known).items():
+            refused.setdefault(uuid, why)
+        return Outcome(done["add"], done["set"], done["delete"], refused, len(self._absent) - len(self._kept), known.apart)
 
     def _now_known(self, now: float) -> Known:
         if self._known is None:
@@ -135,22 +144,30 @@ class Importer:
         """Ask for everything; give what was refused: UUID and why."""
         refused: dict[str, str] = {}
         for batch in difference.batches(todo):
-            for some in (batch, *([one] for one in batch if len(batch) > 1)):
-                try:
-                    self._ask(known, hold, some)
-                except Problem as error:
-                    if error.retry or error.kind == "fenced":
-                        raise
-                    if len(some) == 1:
-                        refused[some[0].uuid] = PLACE.sub("", str(error))
+            if self._taken_in(known, hold, batch, done) is None:
+                continue
+            for step in batch:
+                why = self._taken_in(known, hold, [step], done)
+                if why is None:
                     continue
-                for step in some:
-                    done[step.action.partition(".")[2]] += 1
-                    if step.action.endswith(".delete"):
-                        self._absent.pop(step.uuid, None)
-                if some is batch:
-                    break
+                refused[step.uuid] = f"{step.label}: {why}"
+                for each in difference.parts(step):
+                    self._taken_in(known, hold, [each], done)
         return refused
+
+    def _taken_in(self, known: Known, hold: dict[str, Any], some: list[Step], done: dict[str, int]) -> str | None:
+        """Ask for some things together; give why they are refused, None where they are done. Raises what stops all the others too."""
+        try:
+            self._ask(known, hold, some)
+        except Problem as error:
+            if error.retry or error.kind == "fenced":
+                raise
+            return PLACE.sub("", str(error))
+        for step in some:
+            done[step.action.partition(".")[2]] += 1
+            if step.action.endswith(".delete"):
+                self._absent.pop(step.uuid, None)
+        return None
 
     def _ask(self, known: Known, hold: dict[str, Any], some: list[Step]) -> None:
         (imported, *bodies), epoch = self._registry.batch([hold, *(step.part for step in some)])
@@ -161,7 +178,19 @@ class Importer:
             self._known = None
 
 
+def _hold(wanted: Configuration, seen: Sequence[Seen], known: Known) -> dict[str, Any]:
+    """Give the request that lets an import go on. Of the masters that were seen it names that whose import is there, else the last one."""
+    last = next((each for each in seen if each.master == known.imported.get("master")), seen[-1] if seen else None)
+    fence = write(Reading(wanted.uuid, wanted.master, wanted.node, wanted.serial, last))
+    return {"action": "importer.hold", "target": wanted.cluster, "body": fence, "match": ANY}
+
+
 def _holds(known: Known, wanted: Configuration) -> bool:
     """Tell whether the registry has this master's import already, and of no later configuration."""
     there = known.imported
     return (there.get("uuid"), there.get("master")) == (wanted.uuid, wanted.master) and there["serial"] <= wanted.serial
+
+
+def _unbroken(known: Known, seen: Sequence[Seen]) -> bool:
+    """Tell whether no other master was seen since the last import."""
+    return all(each.serial <= known.imported.get("serial", 0) for each in seen)

@@ -1,10 +1,10 @@
-"""Read a Ganeti node's configuration, and keep which other master it was last seen to have."""
+"""Read a Ganeti node's configuration, and keep which other masters it was last seen to have."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from netregistry.importer.configuration import LONGEST, Configuration, Unusable, parse
 from netregistry.model import kinds
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FILE = "config.data"
 KEPT = "importer.json"  #: in /var/lib/netcommon
+MOST_KEPT = 8  #: masters: between two that import there may be some that cannot
 
 
 class NotMaster(HostRefused):
@@ -27,11 +28,16 @@ class NotMaster(HostRefused):
 
 
 class _Kept(NamedTuple):
-    """Of the cluster with this UUID: the other master that was seen last, and the latest serial of its configuration."""
+    """Of the cluster with this UUID: the other master that was seen last, and the latest serial of its configuration; and those before."""
 
     uuid: kinds.Uuid
     master: kinds.Uuid
     serial: Serial
+    before: Annotated[tuple[Seen, ...], kinds.Sixteen] = ()
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        return (*self.before, Seen(self.master, self.serial))
 
 
 class Source:
@@ -44,8 +50,8 @@ class Source:
     def __init__(self, folder: str, state: str, is_here: Callable[[str], bool], confirm: Callable[[str, str], None]) -> None:
         self.folder, self._state, self._is_here, self._confirm = folder, state, is_here, confirm
 
-    def read(self) -> tuple[Configuration, Seen | None]:
-        """Give the configuration of which this node is the master, and the other master that it has seen last.
+    def read(self) -> tuple[Configuration, tuple[Seen, ...]]:
+        """Give the configuration of which this node is the master, and the other masters that it has seen, the last one last.
 
         Raises NotMaster, Unusable, TryAgain, HostRefused.
         """
@@ -55,7 +61,7 @@ class Source:
             self._keep(found, kept)
             raise NotMaster(f"{found.node} is the master of {found.cluster}: run it there")
         self._confirm(found.cluster, found.node)
-        return found, Seen(kept.master, kept.serial) if kept is not None and kept.uuid == found.uuid else None
+        return found, kept.seen if kept is not None and kept.uuid == found.uuid else ()
 
     def _bytes(self) -> bytes:
         path = f"{self.folder}/{FILE}"
@@ -82,7 +88,9 @@ class Source:
             return None  # as if nothing had been seen: then an operator has to say who the master is
 
     def _keep(self, found: Configuration, kept: _Kept | None) -> None:
-        made = _Kept(found.uuid, found.master, found.serial)
+        before = kept.seen if kept is not None and kept.uuid == found.uuid else ()
+        others = tuple(each for each in before if each.master != found.master)
+        made = _Kept(found.uuid, found.master, found.serial, others[1 - MOST_KEPT :])
         if kept is not None and (kept.uuid, kept.master) == (made.uuid, made.master) and kept.serial >= made.serial:
             return
         with Folder.make(self._state) as folder:

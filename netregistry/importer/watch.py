@@ -37,13 +37,17 @@ class Log(Protocol):
 
 
 class Watcher:
-    """``importer``: gives that of a cluster by its name, always the same one; ``ended``: a descriptor that can be read when it is over."""
+    """``importer``: gives that of a cluster by its name, the same one as long as it asks the same registry.
+
+    ``ended``: a descriptor that can be read when it is over.
+    """
 
     def __init__(self, source: Source, importer: Callable[[str], Importer], ended: int, notifier: Notifier, log: Log) -> None:
         self._source, self._importer, self._ended, self._notifier, self._log = source, importer, ended, notifier, log
         self._inotify = Inotify()
         self._watch: int | None = None
         self._last: Importer | None = None  # by which all was imported that is known; None: it was not
+        self._apart: tuple[str, ...] = ()  # the nodes of which was said that they are of another cluster
         self._alarms: dict[str, str] = {}  # of what sort -> the line that was logged
 
     def run(self) -> None:
@@ -89,6 +93,10 @@ class Watcher:
         return min(LOOK, max(0.0, importer.due - time.monotonic()))
 
     def _done(self, found: Configuration, outcome: Outcome) -> None:
+        if outcome.apart != self._apart:
+            self._apart = outcome.apart
+            for line in warnings(found.cluster, outcome.apart):
+                self._log.error(line)
         problems = [*found.problems, *(f"{uuid}: {why}" for uuid, why in sorted(outcome.refused.items()))]
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         self._alarm({f"partly {shown}": f"not all of the configuration is imported: {shown}"} if problems else {})
@@ -154,6 +162,15 @@ class Watcher:
                 found = True
             found = found or seen.name == FILE
         return found
+
+
+def warnings(cluster: str, apart: tuple[str, ...]) -> list[str]:
+    """Say what is wrong with the nodes that have NICs of the cluster, and are of another one: a line, or none."""
+    if not apart:
+        return []
+    which = ", ".join(apart[:5]) + (f", and {len(apart) - 5} more" if len(apart) > 5 else "")
+    command = f"netcommon registry node set NODE cluster={cluster}"
+    return [f"have NICs of {cluster}, are of another cluster or none, and are told nothing of guests that come: {which}: {command}"]
 
 
 def pipe_of_signals() -> int:

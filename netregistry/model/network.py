@@ -31,7 +31,10 @@ class Route(NamedTuple):
 
 
 class Network(NamedTuple):
-    """A network that NICs are in. Without ``ranges`` of a family all of its subnet may be provisioned, but what is excluded anyway."""
+    """A network that NICs are in. Without ``ranges`` of a family all of its subnet may be provisioned, but what is excluded anyway.
+
+    ``ranges`` of a Ganeti network are provisioned whole, whatever of them its pool reserves: that is how they are kept from the pool.
+    """
 
     uuid: kinds.Uuid
     name: kinds.Name
@@ -66,12 +69,20 @@ class Network(NamedTuple):
 
     def bounds(self, family: int) -> tuple[tuple[int, int], ...]:
         """Give what may be provisioned, in rising order, as pairs of numbers, both included."""
-        given = _numbers(self.ranges, family) or [
+        ranges = _numbers(self.ranges, family)
+        if ranges and self.shared:
+            return tuple(ranges)
+        given = ranges or [
             (int(subnet.network_address), int(subnet.broadcast_address))
             for subnet in kinds.subnets(self.subnet, self.subnet6)
             if subnet.version == family
         ]
         return tuple(_without(given, _numbers(self.reserved, family)))
+
+    @property
+    def shared(self) -> bool:
+        """Tell whether Ganeti's pool gives out its addresses too: what an operator says are ranges is reserved there for the registry."""
+        return self.master.startswith("ganeti:")
 
     def excluded(self, family: int) -> frozenset[int]:
         """Give the numbers that are never given out.
@@ -87,7 +98,9 @@ class Network(NamedTuple):
     def reserves(self, address: str) -> bool:
         """Tell whether the address is among those that are not given out."""
         number, family = kinds.number(address), kinds.family(address)
-        return any(first <= number <= last for first, last in _numbers(self.reserved, family))
+        given = _numbers(self.ranges, family) if self.shared else []
+        reserved = _numbers(self.reserved, family)
+        return _within(number, reserved) and not _within(number, given)
 
     def has(self, address: str) -> bool:
         """Tell whether the address is the network's own: no NIC can have it."""
@@ -129,6 +142,10 @@ def _fit(network: Network, field: str, ranges: tuple[Range, ...]) -> None:
 def _numbers(ranges: tuple[Range, ...], family: int) -> list[tuple[int, int]]:
     """Give the ranges of one family as pairs of numbers, in rising order."""
     return sorted((kinds.number(each.first), kinds.number(each.last)) for each in ranges if kinds.family(each.first) == family)
+
+
+def _within(number: int, bounds: list[tuple[int, int]]) -> bool:
+    return any(first <= number <= last for first, last in bounds)
 
 
 def _without(bounds: list[tuple[int, int]], reserved: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -144,6 +144,7 @@ def release(draft: Draft, key: str) -> None:
     """
     claim = draft.claim(key)
     if claim is None or (claim.holder and not claim.reserved):
+        _network_reserves(draft, key)
         raise Refused("missing", f"{_what(key)} is neither reserved nor in quarantine")
     user = next(use.users(draft, key), None)
     if not claim.reserved and user is not None:
@@ -158,6 +159,19 @@ def release(draft: Draft, key: str) -> None:
         settle(draft, key, claim if user is None else claim._replace(until=FOREVER))
     else:
         draft.delete(key)  # it was reserved, and never used
+
+
+def _network_reserves(draft: Draft, key: str) -> None:
+    """Raise Refused where it is the network that reserves an address, with the command by which that is changed."""
+    kind, scope, what = key.split("/", 2)
+    network = draft.network(scope)
+    if kind != "addresses" or network is None or not network.reserves(what):
+        return
+    command, whose = f"netcommon registry network set {network.name} reserved=...", "the network itself (reserved)"
+    if network.shared:
+        command = f"gnt-network modify --remove-reserved-ips={what} {network.name}"
+        whose = f"the Ganeti cluster {network.master.partition(':')[2]}"
+    raise Refused("forbidden", f"{what} is reserved by {whose}: {command}", field="reserved", master=network.master, command=command)
 
 
 def _unused(draft: Draft, key: str, nic: Nic) -> None:

@@ -3,6 +3,8 @@
 Of one master no older configuration is taken than the last one. Another master takes over only if its node has seen the one before as
 the master, in a configuration not older than that one's first import, and has become the master after it. A master that was cut off from
 the others cannot have seen its successor, however far it goes on counting. An operator may say it instead.
+
+A cluster is known by its UUID. One that is imported under another name was renamed, which an operator has to say too.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from netregistry.model.codec import read, write
 from netregistry.model.importing import Import, Reading
 from netregistry.refusal import Refused
 from netregistry.request import Done
+from netregistry.rules import renaming
 
 if TYPE_CHECKING:
     from netregistry.draft import Draft
@@ -27,20 +30,37 @@ class _Target(NamedTuple):
 
 
 def hold(draft: Draft, part: Part) -> Done:
-    """Let an importer go on, and note how far it is; the target is the cluster. An operator lets any configuration be the one."""
+    """Let an importer go on, and note how far it is; the target is the cluster. An operator lets any configuration be the one.
+
+    Where the cluster has had another name all that is of it is renamed, in parts: as long as anything is ``left`` he asks again.
+    """
     cluster = read(_Target, {"target": part.target}).target
     asked, key = read(Reading, part.body), keys.imported(cluster)
     there: Import | None = draft.get(key)
     since = asked.serial
+    other = renaming.imported(draft, cluster, asked.uuid)
     if draft.who.role == "importer":
         if cluster != draft.who.name:
             raise Refused("forbidden", f"an importer is of its own cluster, {draft.who.name}", master=f"ganeti:{cluster}")
+        if other is not None:
+            name, before = other
+            _refuse(before, f"cluster {asked.uuid} is imported as {name}, by {before.node}, and nobody has said that it was renamed")
         if there is not None:
             _after(there, asked)
-            since = there.since if asked.master == there.master else asked.serial
+            since = there.since if _goes_on(there, asked) else asked.serial
+    elif other is not None:
+        name, before = other
+        if left := renaming.renamed(draft, name, cluster):
+            return Done(200, keys.imported(name), {**write(before), "left": left})
+        draft.delete(keys.imported(name))
     made = Import(asked.uuid, asked.master, asked.node, asked.serial, since, draft.now)
     draft.put(key, made)
     return Done(200, key, write(made))
+
+
+def _goes_on(there: Import, asked: Reading) -> bool:
+    """Tell whether the master has been it all the time since its last import, as far as it has seen."""
+    return asked.master == there.master and (asked.seen is None or asked.seen.serial <= there.serial)
 
 
 def _after(there: Import, asked: Reading) -> None:

@@ -33,6 +33,9 @@ NET = {"mac": "mac=MAC", "ip": "ip=ADDRESS", "network": "network=NETWORK", "mode
 NET["name"] = "name=NAME"
 OPTIONS_OF_NETWORKS = {"gateway": "--gateway=ADDRESS", "gateway6": "--gateway6=ADDRESS", "subnet6": "--network6=PREFIX"}
 OPTIONS_OF_NETWORKS |= {"mac_prefix": "--mac-prefix=PREFIX", "reserved": "--add-reserved-ips=ADDRESSES"}
+#: Field of a NIC -> what gnt-instance takes for all NICs of an instance.
+OF_INSTANCES = {"tags": "add-tags {} TAG, or remove-tags", "owner": "add-tags {} owner:NAME, or remove-tags"}
+OF_INSTANCES |= {"model": "modify -H nic_type=MODEL {}", "instance": "rename {} NAME"}
 
 
 def identity(who: Identity) -> str:
@@ -74,6 +77,7 @@ def network(draft: Draft, network: Network, fields: Iterable[str], who: Identity
             if ganeti and (field in ALWAYS_GANETI or field in network.imported):
                 wanted = OPTIONS_OF_NETWORKS.get(field, "")
                 command = f"gnt-network modify {wanted} {network.name}" if wanted else _renewed(network, field)
+                command += ", or --remove-reserved-ips" if field == "reserved" else ""
                 _refuse(draft, field, network.master, command)
         elif network.master != identity(who) or field not in ALWAYS_GANETI | ONCE_GANETI:
             _refuse(draft, field, REGISTRY, f"netcommon registry network set {network.name} {field}=...")
@@ -90,7 +94,11 @@ def network_whole(draft: Draft, network: Network, who: Identity, forced: bool) -
 
 
 def _renewed(network: Network, field: str) -> str:
-    return f"gnt-network add-tags {network.name} TAG" if field == "tags" else f"gnt-network remove {network.name}, and add it anew"
+    return (
+        f"gnt-network add-tags {network.name} TAG, or remove-tags"
+        if field == "tags"
+        else f"gnt-network remove {network.name}, and add it anew"
+    )
 
 
 def _command(draft: Draft, nic: Nic, field: str, master: str) -> str:
@@ -100,8 +108,8 @@ def _command(draft: Draft, nic: Nic, field: str, master: str) -> str:
         which = nic.index if nic.index is not None else nic.uuid
         if field in NET:
             return f"gnt-instance modify --net {which}:modify,{NET[field]} {nic.instance}"
-        if field == "tags":
-            return f"gnt-instance add-tags {nic.instance} TAG"
+        if field in OF_INSTANCES:
+            return f"gnt-instance {OF_INSTANCES[field].format(nic.instance)}"
         if not field:
             return f"gnt-instance modify --net {which}:remove {nic.instance}"
         return f"gnt-instance modify {nic.instance}"

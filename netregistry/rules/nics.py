@@ -213,6 +213,8 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     network = draft.network(after.network) if after.network else None
     if after.network and network is None:
         raise Invalid("network", after.network, "the UUID of a network that is there")
+    if draft.who.role == "importer" and before is not None and before.network != after.network:
+        after = _moved(after, draft.network(before.network), network)
     # what somebody else has changed since then (owners, subnets, which options there are) is not held against another field
     # and what an importer has found is there, by its own cluster's word
     node, placed = draft.who.role == "node", before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)
@@ -235,6 +237,15 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
                 draft.put(keys.nic(other.uuid), other._replace(primary=False))
     draft.put(keys.nic(after.uuid), after)
     return Done(200 if before else 201, keys.nic(after.uuid), write(after))
+
+
+def _moved(nic: Nic, before: Network | None, network: Network | None) -> Nic:
+    """Take from a NIC that is in another network the further addresses that are not of that: where it was they go to others."""
+    if network is not None:
+        kept = [each for each in nic.addresses if network.holds(each)]
+    else:
+        kept = [each for each in nic.addresses if before is None or not before.holds(each)]
+    return nic._replace(addresses=tuple(kept))
 
 
 def _may_be_in(network: Network, nic: Nic, found: bool) -> None:

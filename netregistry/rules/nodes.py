@@ -14,9 +14,11 @@ from netregistry.request import Done, matched, revision
 from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
 from netregistry.stores.base import LARGEST, Delete, Expect, Put, commit_size
+from netregistry.view import LIGHT
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from netregistry.draft import Draft
@@ -144,7 +146,9 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     alive = view.alive(node.uuid)
     made = Reports(request, view.epoch, now, about, alive.incarnation if alive is not None else "")
     changes: list[Put | Delete] = [Put(key, dump(made))]
-    changes += [Put(keys.seen(who.name, report.nic), dump(_noted(view, who.name, report, now))) for report in wanted.nics]
+    noted = [Put(keys.seen(who.name, report.nic), dump(_noted(view, who.name, report, now))) for report in wanted.nics]
+    _weighed(view, who.name, noted, wanted.removed)
+    changes += noted
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
     tests = [Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))]
     reports = {**{report.nic: report for report in wanted.nics}, **dict.fromkeys(wanted.removed)}
@@ -156,6 +160,15 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit
+
+
+def _weighed(view: View, node: str, noted: list[Put], removed: Iterable[str]) -> None:
+    """Raise Refused where what a node says of its NICs would be too much, in bytes, and more than before."""
+    before = sum(view.heavy(each.key) for each in noted) + sum(view.heavy(keys.seen(node, nic)) for nic in removed)
+    grown = sum(len(each.value) for each in noted if len(each.value) > LIGHT) - before
+    if grown > 0 and (there := view.weight(node) + grown) > HEAVIEST:
+        detail = f"reports of more than {LIGHT} bytes each would have {there} bytes together: {HEAVIEST} are at most"
+        raise Refused("too-large", detail, count=there)
 
 
 def _noted(view: View, node: str, report: Report, now: float) -> Report:
@@ -220,6 +233,7 @@ def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: floa
 
 
 MOST_NICS = 4096  #: that one node reports, and that it is the master of: what it says is kept, in memory too
+HEAVIEST = 8 << 20  #: bytes of those of its reports that are not light (netregistry.view): one alone may have half a million
 LONGEST_ABOUT = 256 << 10  #: bytes
 
 

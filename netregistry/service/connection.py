@@ -14,13 +14,14 @@ from netregistry.service import cut_off
 from runtime.errors import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from netregistry.service.metrics import Figures
     from netregistry.service.registry import Log
 
 PROBLEM = "application/problem+json"
 SHOWN = 200  #: characters of what was wrong
+PIECE = 2 << 10  #: bytes that are parsed at once: what a request takes that waits is some fifty times what it was sent as
 #: What is nobody's fault but that of who asks: the connection is gone, or a body is not what its headers say.
 THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
 
@@ -44,11 +45,14 @@ class Connection(web.RequestHandler):
     ``secured``: it is by TLS, for as long as it lasts, whatever becomes of its transport; ``certificate``: of the client, as
     ssl.SSLSocket.getpeercert gives it, and ``encoded``: DER. Both are empty where it shows none. ``recognised``: it is known to be
     signed by the authority that it names.
+
+    No body is inflated, and what is sent behind a request is parsed when that is answered; until then little of it is taken from the
+    socket. aiohttp 3.8 (Debian 12's) has no such bounds of its own: it inflates without end, and parses request upon request.
     """
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log, looks: bool = False) -> None:
-        super().__init__(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None for no such log
-        self._figures, self._lines = figures, log
+        super().__init__(server, loop=loop, access_log=None, auto_decompress=False)  # type: ignore[arg-type]  # None for no such log
+        self._figures, self._lines, self._ahead, self._held = figures, log, bytearray(), False
         self.gone: Callable[[], object] = lambda: None
         self.known: Callable[[], object] = lambda: None
         self.looks, self.secured, self.recognised, self.encoded = looks, False, False, b""
@@ -62,7 +66,37 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take in what has come. What aiohttp's own parser lets its URLs raise (3.8, Debian 12's) is answered as all that is no HTTP."""
+        """Take in what has come."""
+        if not data:
+            self._parse(data)  # aiohttp's own: it goes on with what it has itself
+        self._ahead += data
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Parse what belongs to the present request, or begins the next one; the rest waits, and nothing more is read meanwhile."""
+        while self._ahead and not self._answering:
+            piece = bytes(self._ahead[:PIECE])
+            del self._ahead[:PIECE]
+            self._parse(piece)
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            self._ahead.clear()
+        elif self._ahead:
+            transport.pause_reading()
+            self._held = True
+        elif self._held:
+            self._held = False
+            if not self._reading_paused and not getattr(self, "_buffer_paused", False):  # aiohttp's own reasons; the second is new
+                transport.resume_reading()
+
+    @property
+    def _answering(self) -> bool:
+        """Tell whether a request waits that is parsed, or one is answered that has come whole."""
+        present = self._current_request
+        return bool(self._messages) or (present is not None and present.content.is_eof())
+
+    def _parse(self, data: bytes) -> None:
+        """Parse. What aiohttp's own parser lets its URLs raise (3.8, Debian 12's) is answered as all that is no HTTP."""
         try:
             super().data_received(data)
         except ValueError as error:
@@ -70,6 +104,24 @@ class Connection(web.RequestHandler):
             if isinstance(self.transport, asyncio.WriteTransport):
                 self.transport.write(refusal(Refused("invalid", f"that is no request of HTTP: {escaped(error, SHOWN)}")))
                 self.transport.close()
+            self._ahead.clear()
+
+    async def _handle_request(
+        self,
+        request: web.BaseRequest,
+        start_time: float | None,
+        request_handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+    ) -> tuple[web.StreamResponse, bool]:
+        self._go_on()  # its body may be among what waits
+        return await super()._handle_request(request, start_time, request_handler)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send what is left of an answer; the next request comes then. The result is aiohttp's own, and of another type in 3.8."""
+        found = await super().finish_response(request, resp, start_time)
+        self._go_on()
+        return found
 
     @property
     def whose(self) -> tuple[str, str]:
@@ -85,6 +137,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Note that the connection has ended."""
         super().connection_lost(exc)
+        self._ahead.clear()
         self.gone()
 
     def handle_error(

@@ -28,7 +28,7 @@ from netregistry.service import cross_site, filters
 from netregistry.service.bodies import Bodies
 from netregistry.service.connection import PROBLEM
 from netregistry.service.identity import credential, identity, newcomer, peer
-from netregistry.service.limits import Gate, Rate, network
+from netregistry.service.limits import Few, Gate, Rate, network
 from netregistry.service.metrics import Figures, rendered
 from netregistry.service.openapi import document
 from netregistry.service.routes import BINARY, LINES, ROUTES, TEXT, Route
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from netregistry.service.issuing import Ask
     from netregistry.service.limits import Limits
     from netregistry.service.registry import Registry
+    from netregistry.service.streams import Channel
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     Pieces = AsyncGenerator[bytes, None]
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHUNK = 1 << 16  #: bytes of a file at once
 LINES_AT_ONCE = 200
+WHOLE = 4  #: exports, or backups, of one identity at once: each is as it was begun, in memory or on the disk, until it is sent
 KEPT = 16  #: of the requests that may be in line, those that others than this machine's own do not get
 _ASKING: ContextVar[tuple[str, str, bool]] = ContextVar("asking", default=("", "", False))  # whose request a task does; over TLS: True
 ONCE = ("Netcommon-Role", "Idempotency-Key", "If-Match")  #: headers of which two would say two things
@@ -80,6 +82,7 @@ class Service:
         self._copying = asyncio.Lock()
         self.waiting = 0  #: requests that are in line
         self._rate, self._gate = Rate(limits, time.monotonic), Gate(limits.each)
+        self._exports, self._backups = Few(WHOLE, "exports"), Few(WHOLE, "backups")
         self.figures = Figures(TurnedAway(time.monotonic, registry.log))
         self.stopping = False
         self._front: Front | None = None
@@ -166,6 +169,11 @@ class Service:
             for name in ONCE:
                 if len(request.headers.getall(name, ())) > 1:
                     raise Refused("invalid", f"{name} comes more than once", field=name)
+            if "Content-Encoding" in request.headers:  # a small one may be of any size; nobody of ours sends such
+                headers["Accept-Encoding"] = "identity"  # RFC 9110, 12.5.3
+                raise Refused(
+                    "media", f"the body is {request.headers['Content-Encoding']!a:.80}: send it as it is, without Content-Encoding"
+                )
             stranger = False
             response = await handler(request)
         except Refused as error:
@@ -324,20 +332,30 @@ class Service:
         return _json(200, {"seconds": seconds})
 
     async def _watch(self, request: web.Request, who: Identity, one: Credential | None, wanted: dict[str, Any]) -> web.StreamResponse:
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        loop, news, blocked = asyncio.get_running_loop(), asyncio.Event(), False
+        there: list[Channel] = []
+
+        def woken() -> None:
+            news.set()
+            if blocked and there and there[0].dropped and request.transport is not None:
+                request.transport.abort()  # it does not take what was sent, and is to have no more
 
         def wake() -> None:
-            loop.call_soon_threadsafe(news.set)
+            loop.call_soon_threadsafe(woken)
 
         silent = _of(request).silent
         channel = await self.turn(self.registry.watch, who, wanted, wake, one, silent)
+        there.append(channel)
 
         async def lines() -> Pieces:
+            nonlocal blocked
             while True:
                 news.clear()
                 ended, data = channel.ended, channel.take()
                 if data:
+                    blocked = True  # until the next line runs, which it does at once unless who hears it does not read
                     yield data
+                    blocked = False
                 elif ended:
                     break
                 else:
@@ -347,6 +365,7 @@ class Service:
             response = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-store"})
             return await self.send(request, response, lines())  # who is cut off goes on where it was, with another connection
         finally:
+            there.clear()
             await asyncio.shield(self.turn(self.registry.streams.close, channel, "over", own=True))
 
     async def send(self, request: web.Request, response: web.StreamResponse, pieces: Pieces) -> web.StreamResponse:
@@ -357,7 +376,8 @@ class Service:
                 async for data in pieces:
                     async with asyncio.timeout(self._limits.sending):
                         await response.write(data)
-                await response.write_eof()
+                async with asyncio.timeout(self._limits.sending):
+                    await response.write_eof()
         except (TimeoutError, ConnectionError):
             if request.transport is not None:
                 request.transport.abort()
@@ -366,20 +386,22 @@ class Service:
     # -- the whole
 
     async def _backup(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
-        async with self._copying:  # one after the other: each takes as much of the disk as the registry
-            await self.admitted(one, lambda: None)
-            file = await asyncio.get_running_loop().run_in_executor(None, self.registry.backup)
-        with file:
-            response = web.StreamResponse(headers={"Content-Type": BINARY})
-            response.content_length = os.fstat(file.fileno()).st_size
-            return await self.send(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
+        with self._backups.one(who):
+            async with self._copying:  # one after the other: each takes as much of the disk as the registry
+                await self.admitted(one, lambda: None)
+                file = await asyncio.get_running_loop().run_in_executor(None, self.registry.backup)
+            with file:
+                response = web.StreamResponse(headers={"Content-Type": BINARY})
+                response.content_length = os.fstat(file.fileno()).st_size
+                return await self.send(request, response, _pieces(iter(partial(file.read, CHUNK), b"")))
 
     async def _export(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
-        # what is begun is sent as it was: objects never change
-        age, lines = await self.admitted(one, lambda: (self.registry.catch_up(), exchange.lines(self.registry.local.view)))
-        parts = (lines[place : place + LINES_AT_ONCE] for place in range(0, len(lines), LINES_AT_ONCE))
-        pieces = _pieces(b"".join(map(exchange.encoded, part)) for part in parts)
-        return await self.send(request, web.StreamResponse(headers={"Content-Type": LINES, **_age(age)}), pieces)
+        with self._exports.one(who):
+            # what is begun is sent as it was: objects never change
+            age, lines = await self.admitted(one, lambda: (self.registry.catch_up(), exchange.lines(self.registry.local.view)))
+            parts = (lines[place : place + LINES_AT_ONCE] for place in range(0, len(lines), LINES_AT_ONCE))
+            pieces = _pieces(b"".join(map(exchange.encoded, part)) for part in parts)
+            return await self.send(request, web.StreamResponse(headers={"Content-Type": LINES, **_age(age)}), pieces)
 
     async def _compact(self, request: web.Request, who: Identity, one: Credential | None, _wanted: dict[str, Any]) -> web.StreamResponse:
         if await request.read():

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import ipaddress
 import resource
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.refusal import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 
     from netregistry.model.history import Identity
 
@@ -78,6 +79,28 @@ class Gate:
             there.pop()
             if not there:
                 del self._doors[kind]
+
+
+class Few:
+    """Let so many things of each identity be under way at once; those beyond are refused. For one event loop."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most, self._what = most, what
+        self._there = Counter[tuple[str, str]]()
+
+    @contextlib.contextmanager
+    def one(self, who: Identity) -> Iterator[None]:
+        """Be one of them while the context lasts. Raises Refused."""
+        key = who.role, who.name or network(who.origin)
+        if self._there[key] >= self._most:
+            raise Refused("too-many", f"{self._most} {self._what} of {key[0]} {key[1]} are under way", retry_after=30)
+        self._there[key] += 1
+        try:
+            yield
+        finally:
+            self._there[key] -= 1
+            if not self._there[key]:
+                del self._there[key]
 
 
 class Rate:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from netregistry.model import keys
+from netregistry.model.nic import Report
 from netregistry.refusal import Refused
 from netregistry.request import revision
 from netregistry.stream import Line, Stream
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
-MOST = 20_000  #: changes that are remembered
+MOST = 10_000  #: changes that are remembered
+MOST_BYTES = 64 << 20  #: of them together, as the store has them: one node has it write 115 MiB an hour, if it will
+#: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
+#: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
+BEFORE = 2_000
+#: What it may take to go on with one stream, in keys of groups that are looked at: 0.3 s at worst, in which nobody else has a turn.
+#: To begin anew takes no more, but where there is as much to tell.
+WORK = 300_000
+CHANGE, LINE = 20, 20  #: as many of them one missed change takes, and one line that is told
 #: What concerns a stream.
 TOLD = frozenset(("nics", "networks", "nodes", "seen"))
 
@@ -36,21 +45,27 @@ class Change(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """One commit, as far as a stream may tell it."""
+    """One commit, as far as a stream may tell it. ``size``: bytes of what it has written."""
 
-    batch: Batch
+    revision: int
     changes: tuple[Change, ...]
+    size: int
 
 
 class Past:
-    """A view as it was at an earlier revision, which goes on commit by commit until it is the view. The view must not change meanwhile."""
+    """A view as it was at an earlier revision, which goes on commit by commit until it is the view. The view must not change meanwhile.
+
+    ``work``: what it has taken so far (WORK).
+    """
 
     def __init__(self, view: View, commits: list[Commit], at: int) -> None:
         self.epoch, self.revision = view.epoch, at
         self._view = view
         self._objects: dict[str, tuple[Any, int]] = {}
         self._groups: dict[tuple[str, ...], dict[str, None]] = {}
+        self._laid_over: dict[tuple[str, ...], int] = {}  # group -> members in the view of which something else is said here
         self.replaced: dict[str, tuple[Any, int]] = {}
+        self.work = CHANGE * sum(len(commit.changes) for commit in commits)
         for commit in reversed(commits):
             for change in commit.changes:
                 self._put(change.key, change.before, change.written)
@@ -59,10 +74,13 @@ class Past:
         """Take in the next commit."""
         self.replaced = {change.key: (change.before, change.written) for change in commit.changes}
         for change in commit.changes:
-            self._put(change.key, change.after, commit.batch.revision if change.after is not None else 0)
-        self.revision = commit.batch.revision
+            self._put(change.key, change.after, commit.revision if change.after is not None else 0)
+        self.revision = commit.revision
 
     def _put(self, key: str, value: Any, written: int) -> None:
+        if key not in self._objects and (there := self._view.get(key)) is not None:
+            for group in groups(key, there):
+                self._laid_over[group] = self._laid_over.get(group, 0) + 1
         before = self._objects.get(key, (None, 0))[0]
         for group in groups(key, before) if before is not None else ():
             del self._groups[group][key]
@@ -79,14 +97,21 @@ class Past:
         return self._objects[key][1] if key in self._objects else self._view.at(key)
 
     def members(self, name: str, *of: str) -> tuple[str, ...]:
-        kept = (key for key in self._view.members(name, *of) if key not in self._objects)
-        return (*kept, *self._groups.get((name, *of), ()))
+        there, here = self._view.members(name, *of), self._groups.get((name, *of), ())
+        self.work += len(there) + len(here)
+        return (*(key for key in there if key not in self._objects), *here)
 
     def has(self, name: str, *of: str) -> bool:
-        return bool(self._groups.get((name, *of))) or any(key not in self._objects for key in self._view.members(name, *of))
+        return self.count(name, *of) > 0
+
+    def count(self, name: str, *of: str) -> int:
+        group = name, *of
+        return self._view.count(name, *of) - self._laid_over.get(group, 0) + len(self._groups.get(group, ()))
 
     def groups(self, name: str) -> tuple[tuple[str, ...], ...]:
-        found = dict.fromkeys((*self._view.groups(name), *(group[1:] for group in self._groups if group[0] == name)))
+        there = self._view.groups(name)
+        self.work += len(there) + len(self._groups)
+        found = dict.fromkeys((*there, *(group[1:] for group in self._groups if group[0] == name)))
         return tuple(of for of in found if self.has(name, *of))
 
     def network(self, uuid: str) -> Network | None:
@@ -100,34 +125,42 @@ class Past:
 
 
 class Recent:
-    """The latest commits; kept by ``hear`` as a view is. ``floor``: the revision behind which none is missing."""
+    """The latest commits; kept by ``hear`` as a view is. ``floor``: the revision behind which none is missing.
 
-    def __init__(self, view: View, most: int = MOST) -> None:
+    ``most``: changes, and ``most_bytes``: bytes of all of them, that are remembered.
+    """
+
+    def __init__(self, view: View, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._commits: deque[Commit] = deque()
         self._changes, self._most = 0, most
+        self._bytes, self._most_bytes = 0, most_bytes
         self.floor = view.revision
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in the commit that the view has just taken in; None: the view was made anew."""
         if batch is None:
             self._commits.clear()
-            self._changes, self.floor = 0, view.revision
+            self._changes, self._bytes, self.floor = 0, 0, view.revision
             return
-        told = [key for key in view.replaced if keys.kind(key) in TOLD]
-        if not told:
+        found = (Change(key, *view.replaced[key], view.get(key)) for key in view.replaced if keys.kind(key) in TOLD)
+        changes = tuple(each for each in map(_short, found) if each is not None)
+        if not changes:
             return
-        changes = tuple(Change(key, *view.replaced[key], view.get(key)) for key in told)
-        self._commits.append(Commit(batch, changes))
+        kept = {each.key for each in changes if keys.kind(each.key) != "seen"}
+        size = sum(len(change.value) for change in batch.changes if change.key in kept and change.value is not None)
+        self._commits.append(Commit(batch.revision, changes, size))
         self._changes += len(changes)
-        while self._changes > self._most:
+        self._bytes += size
+        while self._changes > self._most or self._bytes > self._most_bytes:
             gone = self._commits.popleft()
             self._changes -= len(gone.changes)
-            self.floor = gone.batch.revision
+            self._bytes -= gone.size
+            self.floor = gone.revision
 
     def resumed(self, view: View, stream: Stream, start: str) -> Iterator[Line]:
         """Tell what came after the revision ``start``, commit by commit; a stream is as if it had told all before.
 
-        Raises Refused for what is not remembered, and for another epoch.
+        Raises Refused for what is not remembered, and for another epoch; also in the midst of it, where to begin anew takes less.
         """
         at = revision(view.epoch, start)
         if not self.floor <= at <= view.revision:
@@ -138,7 +171,12 @@ class Recent:
         stream.assume(past)
         for commit in missed:
             past.advance(commit)
-            yield from told(stream.next(past, commit.batch), past.epoch, past.revision)
+            for line in told(stream.next(past, commit), past.epoch, past.revision):
+                past.work += LINE
+                yield line
+            if past.work > WORK:
+                detail = f"too much has changed since {start}, for this node: begin anew, without from, and compare"
+                raise Refused("compacted", detail, field="from", revision=f"{view.epoch}:{view.revision}")
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
     def _place(self, at: int) -> int:
@@ -146,11 +184,21 @@ class Recent:
         low, high = 0, len(self._commits)
         while low < high:
             middle = (low + high) // 2
-            if self._commits[middle].batch.revision <= at:
+            if self._commits[middle].revision <= at:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+
+def _short(change: Change) -> Change | None:
+    """Give of a change what a stream looks at; None for nothing: of a report that it is there, not what it says, which may be much."""
+    if keys.kind(change.key) != "seen":
+        return change
+    if (change.before is None) == (change.after is None):
+        return None
+    before, after = (None if each is None else Report(each.nic, "running") for each in (change.before, change.after))
+    return change._replace(before=before, after=after)
 
 
 def told(lines: Iterator[Line], epoch: str, at: int) -> Iterator[Line]:

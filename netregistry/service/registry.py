@@ -28,6 +28,7 @@ from netregistry.service.index import Index
 from netregistry.service.issuing import Issuer
 from netregistry.service.listings import Listings
 from netregistry.service.queries import Reader
+from netregistry.service.renewals import Renewals
 from netregistry.service.shut_out import MEANWHILE, REVOKING, ShutOut
 from netregistry.service.states import States
 from netregistry.service.streams import Channel, Streams
@@ -95,13 +96,13 @@ class Registry:
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Part, ...] = ()
-        self.local = Local(store, now, version, self._heard, recent.MOST, passed)
+        self.local = Local(store, now, version, self._heard, recent.BEFORE, passed)
         view = self.local.view
         self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
         self._parts = (self.index, self.states, self.streams)
         listings = Listings(passed, token)
         self.issuer = Issuer(self.local, keys)
-        self._written, self._shut_out = Written(passed), ShutOut()
+        self._written, self._renewals, self._shut_out = Written(passed), Renewals(passed), ShutOut()
         self._came_over: dict[str, Credential] = {}  # by key: who has come by his latest certificate, which is to be written
         self.reader = Reader(lambda: self.local.view, now, self.index, self.states, store, listings, version)
         self.misplaced = 0  #: reports for another node
@@ -144,6 +145,8 @@ class Registry:
         in by that.
         """
         self._written.check(who)
+        if renews := call.action == "certificate.renew" and not call.dry_run:
+            self._renewals.check(who)
         if call.action == "authority.retire":
             with contextlib.suppress(Unavailable, HostRefused):
                 self.note()
@@ -161,7 +164,10 @@ class Registry:
                 raise
             raise Refused("unavailable", f"{error}; nothing of it is written: {MEANWHILE}") from None
         finally:
-            self._written.charge(who, self.local.written - before)
+            wrote = self.local.written - before
+            self._written.charge(who, wrote)
+            if renews and wrote:
+                self._renewals.count(who)
         if response.status == 503:
             if self._held(call, who):
                 return response._replace(body={**response.body, "detail": f"{response.body['detail']}; {MEANWHILE}"})
@@ -254,7 +260,7 @@ class Registry:
             del self._came_over[key]
 
     def sift(self) -> None:
-        """End the streams of those whose certificates count no more."""
+        """Cut the streams of those whose certificates count no more."""
         for channel in self.streams.all():
             try:
                 if channel.credential is not None:
@@ -409,7 +415,9 @@ class Registry:
         """Stop leading, end the streams, close the store."""
         self.streams.ended = True
         for channel in self.streams.all():
-            self.streams.close(channel, "the service stops")
+            channel.end("the service stops")
+            channel.wake()
+            self.streams.close(channel)
         try:
             if self._leader:
                 self.store.revoke(self._leader)

@@ -96,6 +96,12 @@ def _fenced() -> Schema:
     return found
 
 
+def _held() -> Schema:
+    found = schema(Import)
+    found["properties"]["left"] = {"type": "integer", "description": "things that are to be renamed still: ask again"}
+    return found
+
+
 def _change(method: str, path: str, action: str, about: str, status: int, answer: Callable[[], Schema] | None, match: bool) -> Route:
     query = (DRY, FORCE) if action in FORCED else (DRY,)
     body = None if method == "DELETE" or action in BODILESS else _body(action)  # a deletion with a body is nobody's custom
@@ -155,7 +161,7 @@ ROUTES = (
     _change("DELETE", "/v1/claims/{kind}/{scope}/{what}", "claim.release", "Let it be given out again.", 200, None, False),
     _list("/v1/conflicts", "conflicts", "List what more than one NIC wants.", answers.ConflictItem, ()),
     _list("/v1/imports", "imports", "List the Ganeti clusters that are imported.", answers.ImportItem, ()),
-    _change("PUT", "/v1/imports/{cluster}", "importer.hold", "Say which configuration of a cluster is imported.", 200, _of(Import), False),
+    _change("PUT", "/v1/imports/{cluster}", "importer.hold", "Say which configuration of a cluster is imported.", 200, _held, False),
     _list("/v1/authorities", "authorities", "List the authorities that count, the one that signs last.", answers.AuthorityItem, ()),
     _change("POST", "/v1/authorities", "authority.add", "Take in an authority: it signs from now on.", 201, _of(Authority), False),
     _change("DELETE", "/v1/authorities/{label}", "authority.retire", "Let it count no more.", 200, _of(Authority), False),

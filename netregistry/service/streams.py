@@ -44,6 +44,7 @@ class Channel:
         self.node, self.incarnation, self.wake, self.credential, self.silent = node, incarnation, wake, credential, silent
         self.stream = Stream(node)
         self.ended = ""  #: why no more comes
+        self.dropped = False  #: nor what waited
         self.beaten = float("-inf")  #: when it was last given a sign of life
         self.waiting = 0  #: bytes
         self._first = 0  #: those of them that it is told at first
@@ -71,11 +72,10 @@ class Channel:
     def cut(self, why: str) -> None:
         """Send no more, nor what waits."""
         with self._lock:
-            if not self.ended:
-                self._drop(why)
+            self._drop(self.ended or why)
 
     def _drop(self, why: str) -> None:
-        self.ended = why
+        self.ended, self.dropped = why, True
         self._lines.clear()
         self.waiting = self._first = 0
 
@@ -182,9 +182,9 @@ class Streams:
             channel.wake()
 
     def close(self, channel: Channel, why: str = "") -> None:
-        """Forget a stream; ``why`` ends it first."""
+        """Forget a stream; ``why`` cuts it off first: what would wait for it on is in no bound, and who hears it need not be let in now."""
         if why:
-            channel.end(why)
+            channel.cut(why)
             channel.wake()
         self._forget(channel)
 

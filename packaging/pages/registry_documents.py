@@ -63,6 +63,7 @@ class RegistryImportGaneti(NamedTuple):
     deleted: int
     refused: tuple[Any, ...]  #: NICs and networks that the registry does not take, each with why
     problems: tuple[str, ...]  #: what of the configuration cannot be in a registry
+    apart: tuple[str, ...]  #: nodes that have NICs of the cluster, and are of another one, or none
 
 
 class RegistryCompact(NamedTuple):

@@ -101,6 +101,14 @@ class Joined:
     def shown(self, number: int) -> dict[str, Any]:
         return dict(self.asked.get(f"nics/{environment(number)['INTERFACE_UUID']}").body)
 
+    def settled(self, nics: int) -> bool:
+        """Tell whether all is reported and applied. Before the agent's first inventory it has no marks either, so the registry is asked."""
+        status = self.running.status()["agent"]
+        if status["registry"] != "in step" or status["registry marks"] or status["registry jobs"]:
+            return False
+        shown = self.shown(nics - 1)
+        return bool(shown["shown"]["state"] == "running" and shown["shown"]["applied"] == shown["revision"])
+
     def flag_in_kernel(self) -> float:
         """From an operator's request to the flag of the bridge's port: as the kernel has it, in sysfs."""
         path, uuid = Path("/sys/class/net/tap0/brport/isolated"), environment(0)["INTERFACE_UUID"]
@@ -163,13 +171,13 @@ def measured(nics: int) -> dict[str, Any]:
                     importer.change("POST", "nics", value)
                 write(Paths(), Membership(NODES[0], "node0"))
                 with agent(settings=SETTINGS) as running:
-                    wait_until(lambda: running.status()["agent"].get("registry marks") == 0, 120, "all is reported")
                     found = Joined(node, registry, running, asked)
+                    wait_until(lambda: found.settled(nics), 120, "all is reported and applied")
                     running.rested(120)
                     first = running.memory / 1e6
                     # as it is from then on: what has just been written of all NICs at once is remembered, as after as many ups
                     running.restart()
-                    wait_until(lambda: running.status()["agent"]["registry"] == "in step", 120, "it is in step")
+                    wait_until(lambda: found.settled(nics), 120, "it is in step")
                     together = idle(running)
                     flags = [found.flag_in_kernel() for _ in range(ROUNDS)]
                     told = [found.reported(nics) for _ in range(ROUNDS)]

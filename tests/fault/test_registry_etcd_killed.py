@@ -28,10 +28,9 @@ from tests.support.netns import wait_until
 from tests.support.registry_process import Registry
 from tests.support.sample import FULL
 from tests.support.service_histories import acknowledged, faults, told
-from tests.support.service_writers import NETWORK, NODE, WRITERS
+from tests.support.service_writers import NODE, WRITERS, prepare
 
 ROUNDS = 200 if FULL else 11
-READS = 180.0  #: seconds for a service to read what eight writers have made by then: tens of thousands of claims and requests
 GOES_ON = 120  #: seconds until something is acknowledged again, on a machine that is busy
 WHILE = 2.0  #: seconds for which a minority is asked
 
@@ -51,8 +50,7 @@ class Writers:
         for number, registry in enumerate(registries):
             (folder / f"socket{number}").symlink_to(registry.socket)
         with registries[0].client() as asked, registries[0].client(f"node:{NODE}") as node:
-            asked.change("POST", "networks", {"uuid": NETWORK, "name": "blue", "subnet": "10.0.0.0/12"})
-            node.change("POST", "nodes", {"uuid": NODE, "name": "node1"})
+            prepare(asked, node)
         argv = [sys.executable, "-m", "tests.support.service_writers", str(folder)]
         self._process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None and self._process.stdout.readline() == "ready\n"
@@ -174,7 +172,7 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
         registry = chance.choice(registries)
         registry.kill()
         writers.go_on(5)
-        registry.start(READS)
+        registry.start()
 
     def nothing() -> None:
         """Let a minority be asked for a while: what was sent before may be acknowledged until the first ones are refused."""

@@ -131,6 +131,7 @@ def ended_before_it_is_whole(registry: Registry, where: str, monkeypatch: pytest
             moving.move(str(registry.file), where)
 
 
+@pytest.mark.slow
 def test_a_move_that_was_ended_is_begun_again_with_another_etcd(
     registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_move_that_is_refused_when_the_etcd_may_be_whole_leaves_the_mark(
             assert named(registry) == ["first"]
 
 
+@pytest.mark.slow
 def test_a_move_that_another_one_overtakes_leaves_the_file_the_registry(
     registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +338,7 @@ def test_an_etcd_whose_file_is_lost_is_restored_when_somebody_says_so(registry: 
         assert named(registry) == ["first"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["compared", "replaced"])
 def test_a_way_back_that_was_ended_is_begun_again_there_alone(
     registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
@@ -391,6 +394,7 @@ def test_the_way_back_is_that_of_the_machine_it_came_from(
         moving.back(file, one.url)
 
 
+@pytest.mark.slow
 def test_a_machine_that_was_renamed_ends_its_way_back(
     registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,6 +418,7 @@ def brought_back(registry: Registry, where: str) -> None:
     registry.kept_by()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [True, False])
 def test_an_earlier_etcd_does_not_bring_back_what_a_later_one_keeps(registry: Registry, one: Cluster, tmp_path: Path, told: bool) -> None:
     """Settings of some machine name the earlier one still. ``told``: it knows that the registry has arrived at the file since."""
@@ -454,6 +459,7 @@ def test_a_file_that_was_lost_later_does_not_come_back_as_it_was_then(registry: 
         assert named(registry) == ["first"]
 
 
+@pytest.mark.slow
 def test_another_registry_does_not_replace_one_on_its_way_back(
     registry: Registry, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,6 +565,7 @@ def test_a_foreign_member_is_passed_over_wherever_it_is_named(registry: Registry
         refused(registry, 75, "as far as it answers", "serve")
 
 
+@pytest.mark.slow
 def test_members_of_two_etcds_of_which_nothing_tells_which_is_meant(registry: Registry, one: Cluster, tmp_path: Path) -> None:
     with Cluster(tmp_path / "etcd", 1) as foreign:
         both = at(foreign, one)
@@ -577,6 +584,7 @@ def test_members_of_two_etcds_of_which_nothing_tells_which_is_meant(registry: Re
             EtcdStore(both)
 
 
+@pytest.mark.slow
 def test_etcds_that_take_themselves_for_one(registry: Registry, tmp_path: Path) -> None:
     """Those that Debian's package starts by itself on three machines: they have one number for their clusters, and for their members."""
     same = "http://localhost:2380"

@@ -25,7 +25,7 @@ from tests.support.bootstrap import ROOT
 from tests.support.netns import wait_until
 from tests.support.sample import FULL
 from tests.support.service_histories import acknowledged, faults
-from tests.support.service_writers import NETWORK, NODE
+from tests.support.service_writers import NETWORK, NODE, prepare
 
 ROUNDS = 200 if FULL else 10
 
@@ -101,8 +101,7 @@ def killed(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
 def with_a_node(machine: Machine) -> None:
     machine.start()
     with machine.client() as asked, machine.client(f"node:{NODE}") as node:
-        asked.change("POST", "networks", {"uuid": NETWORK, "name": "blue", "subnet": "10.0.0.0/12"})
-        node.change("POST", "nodes", {"uuid": NODE, "name": "node1"})
+        prepare(asked, node)
 
 
 def test_service_and_clients_are_killed(machine: Machine, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def namespace_of(picture: Path) -> str:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.no_agent("it has machines and an agent of its own")
 def test_a_registry_moves_to_an_etcd(tmp_path: Path) -> None:
     picture = tmp_path / "page.png"

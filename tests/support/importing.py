@@ -61,7 +61,7 @@ class Node:
     def __init__(self, registry: Registry, fails: Callable[[], str] = lambda: "") -> None:
         self.asked = Asked(registry, fails)
         self.importer = Importer(self.asked)
-        self.seen: Seen | None = None
+        self.seen: tuple[Seen, ...] = ()
         self.time = 1000.0
 
     def read(self, cluster: Cluster, seconds: float = 0.0) -> Outcome:
@@ -71,7 +71,7 @@ class Node:
     def sees(self, cluster: Cluster) -> None:
         """Read a configuration with another node for the master."""
         found = parse(cluster.data)
-        self.seen = Seen(found.master, found.serial)
+        self.seen = (*(each for each in self.seen if each.master != found.master), Seen(found.master, found.serial))
 
 
 def stored(registry: Stored, kind: str) -> dict[str, dict[str, Any]]:

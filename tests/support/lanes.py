@@ -72,6 +72,7 @@ LONGEST = (
 AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane; of fault in a full run: beside the others it has time
 LAST = 4  #: of kernel in a full run, whose files mostly wait, and which is at it when the others have ended
 PARTS = {"unit": 6, "kernel": 9, "fault": 3}  #: of a lane's files: who has ended with one takes the next, so that all end together
+FULL_TIMES = 4  #: as long as otherwise a file may take in a full run
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
 ALONE = ("tests/fault/test_rebuilding.py", "tests/fault/test_registry_etcd_scale.py")
@@ -205,7 +206,7 @@ def grouped(
     """
     alone = os.geteuid() == 0
     if options.extra or (parts == 1 and not options.full):
-        return pytest(options, lane, folders, expression, seconds, alone)
+        return pytest(options, lane, folders, expression, FULL_TIMES * seconds if options.full else seconds, alone)
     done = progress.Progress(ROOT, bootstrap.cache() / "full")
     files = longest_first(files_of(folders, options.full))
 
@@ -231,7 +232,7 @@ def grouped(
             say(f"{name}: {before} passed earlier")
             return Result(before, 0)
         say(name)
-        part = named_part(options._replace(figures=done.emptied(name)), name, named[name], 4 * seconds)
+        part = named_part(options._replace(figures=done.emptied(name)), name, named[name], FULL_TIMES * seconds)
         if not part.failed:
             done.remember(name, part.passed)
         return part

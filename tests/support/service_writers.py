@@ -2,8 +2,10 @@
 
 Each writer numbers its requests, and notes in a file of its own what it is about to ask, under which id, and what was acknowledged. Each
 request makes two NICs with an address each, and deletes those of two requests before: all of it, or nothing. A watcher notes what the node
-is told. Started again, each goes on where it was: what was not acknowledged is asked again, the same. FOLDER/socket* are the services:
-whoever has no answer of one goes on at the next.
+is told. MACs and addresses go round, so a service has no more to read at its start after an hour than at first.
+
+Started again, each goes on where it was: what was not acknowledged is asked again, the same. FOLDER/socket* are the services: whoever has
+no answer of one goes on at the next.
 """
 
 from __future__ import annotations
@@ -24,8 +26,16 @@ from runtime.errors import NetcommonError
 from tests.support import notes
 
 WRITERS = 8
+ROUND = 8  #: requests of one writer, after which it asks for the same MACs again: they were given back long before
 NODE = "aaaaaaaa-0000-4000-8000-000000000000"
 NETWORK = "bbbbbbbb-0000-4000-8000-000000000000"
+
+
+def prepare(asked: Client, node: Client) -> None:
+    """Make the network and the node that the writers need; what they give back is free at once."""
+    asked.change("PATCH", "settings", {"quarantine": 0})
+    asked.change("POST", "networks", {"uuid": NETWORK, "name": "blue", "subnet": "10.0.0.0/22"})
+    node.change("POST", "nodes", {"uuid": NODE, "name": "node1"})
 
 
 def uuid_of(writer: int, number: int, side: str) -> str:
@@ -43,9 +53,15 @@ def parts(writer: int, number: int) -> list[dict[str, Any]]:
     made = [
         {
             "action": "nic.add",
-            "body": {"uuid": uuid_of(writer, number, side), "network": NETWORK, "allocate": ["ipv4"], "name": f"{writer}/{number}"},
+            "body": {
+                "uuid": uuid_of(writer, number, side),
+                "network": NETWORK,
+                "allocate": ["ipv4"],
+                "name": f"{writer}/{number}",
+                "mac": f"02:00:00:{place:02x}:{writer:02x}:{number % ROUND:02x}",
+            },
         }
-        for side in ("left", "right")
+        for place, side in enumerate(("left", "right"))
     ]
     gone = [{"action": "nic.delete", "target": uuid_of(writer, number - 2, side), "match": "*"} for side in ("left", "right") if number > 2]
     return [*made, *gone]

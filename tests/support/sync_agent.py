@@ -54,7 +54,7 @@ class Agent:
 
     def _put(self, key: Key, job: Callable[[Any], None], _today: bool) -> None:
         self.asked.append(key.sort)
-        self.surveys += key.name == "survey"
+        self.surveys += key.sort == "survey"
         worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
 
         def run() -> None:

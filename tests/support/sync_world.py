@@ -59,6 +59,7 @@ from netregistry.service.registry import Registry
 from netregistry.service.streams import Channel
 from netregistry.stores.base import Batch, Put
 from netregistry.stores.sqlite import SqliteStore
+from runtime.wanted import in_part
 from tests.support.registry import NODES, OPERATOR
 from tests.support.service import Lines
 
@@ -245,6 +246,7 @@ class Node:
         if isinstance(job, Check):
             lost = [("nic", each) for each, wanted in job.nics.items() if self.disk.get(each) != wanted]
             lost += [("network", each) for each, revision in job.networks.items() if self.networks.get(each) != revision]
+            lost += [("nic", each) for each, there in self.disk.items() if job.parts and there.revision == in_part(there.revision)]
             return Did(job.key, "", left=tuple(map(Left, lost)))
         left = []
         if isinstance(job, SetNetwork):
@@ -290,6 +292,7 @@ class World:
         self.removed: dict[tuple[str, str], float] = {}  # what was removed -> when that was committed
         self.acknowledged: dict[tuple[str, str], Removal] = {}  # what was removed, and that it was has been acknowledged
         self.stubborn: set[str] = set()
+        self.unwelcome: dict[str, str] = {}  #: NICs, and "about", whose reports the registry refuses -> how
         self.copies: list[tuple[list[tuple[str, bytes]], int]] = []
         self.epoch = self.ticks = 0
         self.registry: Registry | None = None
@@ -474,6 +477,9 @@ class World:
         except Refused as refused:
             return Failed(Failure(refused.kind, refused.detail))
         if isinstance(request, Send):
+            said = [each["nic"] for each in request.body["nics"]] + ["about"] * ("about" in request.body)
+            if kinds := [self.unwelcome[each] for each in said if each in self.unwelcome]:
+                return Failed(Failure(kinds[0], "the registry does not take it"))
             call = Call(request.id, "report", "", json.loads(json.dumps(request.body)), "")
         else:
             action = {"POST": "nic.add", "PATCH": "nic.set", "DELETE": "nic.delete"}[request.method]

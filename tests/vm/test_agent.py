@@ -42,6 +42,7 @@ def test_vlans_and_policers_come_back(node: Node) -> None:
                 print(f"{what}: mended after {took * 1e3:.0f} ms (emulated)")
 
 
+@pytest.mark.slow
 def test_a_tap_that_goes_takes_the_uplinks_vlan_along(node: Node) -> None:
     node.outside("up0")
     node.bridge("br0", "up0", vlan_filtering=True)

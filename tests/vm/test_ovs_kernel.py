@@ -61,6 +61,7 @@ def test_the_table_of_verdicts(wire: Wire) -> None:
     assert good() == ["tap0"]
 
 
+@pytest.mark.slow
 def test_a_later_fragment_that_the_kernel_segments(wire: Wire) -> None:
     """It would do so behind the flows: what ovs-vswitchd has once let pass as a later fragment, the kernel does not ask about again."""
     wire.up()

@@ -71,6 +71,7 @@ def test_a_frame_for_the_guest_comes_in_its_vlan(node: Node) -> None:
     assert traced(TO_GUEST, bytes.fromhex(way.bytes)).ends[0].startswith("dropped at up0: the port is not in VLAN 10")
 
 
+@pytest.mark.slow
 def test_the_guards_reasons_are_the_kernels(node: Node) -> None:
     """This kernel's parsing of headers, too, is what trace does."""
     guarded = Guarded(node, NIC, OPTIONS)

@@ -186,6 +186,7 @@ DRIFTS = {
 }
 
 
+@pytest.mark.slow
 def test_drift_and_repair(place: Place) -> None:
     before = snapshot()
     up("tap1")

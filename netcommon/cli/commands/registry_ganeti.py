@@ -51,19 +51,28 @@ def follow(app: App) -> None:
     """Import the configuration whenever it changes, until SIGTERM. Raises HostRefused."""
     as_root(app)
     watch = import_module("netregistry.importer.watch")
-    importers: dict[str, Any] = {}
-
+    made: list[Any] = []  # what the importer is for and where it asks, the client, and the importer
     looked = [time.monotonic()]
 
     def importer(cluster: str) -> Any:
         if time.monotonic() >= looked[0] + HOURLY:
             looked[0] = time.monotonic()
             joined(app, "importer", 0.0)  # renews the certificate, if the registry is elsewhere
-        if cluster not in importers:
-            importers[cluster] = _importer(_asking().Asking(client(app, f"importer:{cluster}"), cluster))
-        return importers[cluster]
+        where = cluster, _joined_to(app)
+        if not made or made[0] != where:
+            asked = client(app, f"importer:{cluster}")
+            if made:
+                made[1].close()
+            made[:] = where, asked, _importer(_asking().Asking(asked, cluster))
+        return made[2]
 
     watch.Watcher(_source(app), importer, watch.pipe_of_signals(), Notifier(app.environ), app.log).run()
+
+
+def _joined_to(app: App) -> tuple[str, tuple[str, ...]] | None:
+    """Give as whom, and to which addresses, this machine has joined as an importer; None where it has not. Raises HostRefused."""
+    found = import_module("netregistry.credentials").read(app.paths.lib, "importer")
+    return None if found is None else (found.name, found.addresses)
 
 
 def _asking() -> Any:
@@ -88,14 +97,16 @@ def _source(app: App) -> Any:
 def _shown(found: Any, outcomes: list[Any], dry_run: bool, as_json: bool) -> int:
     """Print what has become of it; give the exit status."""
     made, changed, deleted = (sum(getattr(each, name) for each in outcomes) for name in ("made", "changed", "deleted"))
-    refused = outcomes[-1].refused
+    refused, apart = outcomes[-1].refused, list(outcomes[-1].apart)
     if as_json:
         rows = [{"uuid": uuid, "detail": why} for uuid, why in sorted(refused.items())]
         counts = {"made": made, "changed": changed, "deleted": deleted}
-        about = {"cluster": found.cluster, "node": found.node, "serial": found.serial}
+        about = {"cluster": found.cluster, "node": found.node, "serial": found.serial, "apart": apart}
         answer("registry-import-ganeti", done=not dry_run, **about, **counts, refused=rows, problems=list(found.problems))
     else:
         for line in (*found.problems, *(f"{uuid}: {why}" for uuid, why in sorted(refused.items()))):
+            say(f"netcommon: {line}", err=True)
+        for line in import_module("netregistry.importer.watch").warnings(found.cluster, apart):
             say(f"netcommon: {line}", err=True)
         would = "would be " if dry_run else ""
         said = f"{made} {would}made, {changed} {would}changed, {deleted} {would}deleted, {len(refused)} {would}refused"

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from netcommon.cli import ganeti_pool
 from netcommon.cli.app import App
 from netcommon.cli.duration import seconds_of
 from netcommon.cli.output import json_option
@@ -204,7 +205,8 @@ def nic_add(app: App, given: tuple[str, ...], dry_run: bool, as_json: bool) -> N
     """
     with client(app) as asked:
         said = asked.change("POST", "nics", body_of("nics", given, asked), dry_run=dry_run)
-    made = said.body["body"] if dry_run else said.body
+        made = said.body["body"] if dry_run else said.body
+        ganeti_pool.warn(asked, None, made)
     show_change(said, f"NIC {made['uuid']} made: {' '.join(filter(None, (made['mac'], made['ip'], *made['addresses'])))}", dry_run, as_json)
 
 
@@ -212,6 +214,7 @@ def _changed(app: App, name: str, make: Callable[[Any, dict[str, Any]], dict[str
     with client(app) as asked:
         item = nic_of(asked, name)
         said = asked.change("PATCH", f"nics/{item['nic']['uuid']}", make(asked, item["nic"]), item["revision"], dry_run)
+        ganeti_pool.warn(asked, item["nic"], said.body["body"] if dry_run else said.body)
     show_change(said, f"NIC {item['label']} changed", dry_run, as_json)
 
 
@@ -353,6 +356,7 @@ def node_join(app: App, name: str, given: tuple[str, ...], dry_run: bool, as_jso
     """Let this machine join, by a UUID that it keeps.
 
     On the registry's machine; another one joins by a token (registry join). For example netcommon registry node join node1 cluster=prod.
+    A Ganeti cluster's nodes are of the cluster that gnt-cluster info names: they are told nothing else of it before a guest comes.
     The UUID is in /var/lib/netcommon/node.json, which is not to be copied to another machine. One that has joined already joins again
     under the same UUID, where the registry has forgotten it.
     """

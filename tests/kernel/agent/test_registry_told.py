@@ -106,6 +106,29 @@ def test_a_guest_of_ganeti_is_incoming_until_its_runtime_file_is_there(node: Nod
         assert took < 6, took
 
 
+def test_a_guest_that_came_before_ganeti_s_folder_was_watched_is_told_by_the_next_resync(node: Node, registry: Served) -> None:
+    """After a boot the agent may start before Ganeti, which makes its folders then."""
+    node.bridge("br0")
+    node.tap("tap0")
+    nic = environment(MODE="bridged", LINK="br0", IP="")
+    uuid, client = nic["INTERFACE_UUID"], registry.client()
+
+    def state() -> str:
+        found = [each["report"]["state"] for each in client.all("reports", node=NODES[0]) if each["report"]["nic"] == uuid]
+        return found[0] if found else ""
+
+    with agent(settings="[registry]\ncompare_delay = 3600\n[agent]\nresync = 15\n") as running:
+        running.rested()
+        conf = Path(f"{Paths().kvm_run}/conf")
+        conf.mkdir(parents=True)
+        assert rundoor("kvm-ifup", nic).status == 0
+        running.took(lambda: state() != "", 20, "it is told")
+        assert state() == "incoming"
+        (conf / "new").write_text("[[], [], {}, []]")
+        (conf / "new").rename(conf / f"{nic['INSTANCE']}.runtime")
+        running.took(lambda: state() == "running", 40, "its guest is told to be here")
+
+
 def test_run_that_was_unmounted_takes_nothing_away(node: Node, registry: Served) -> None:
     """Nothing can be told of what is on the node: there is an alarm, and not one NIC goes from the registry."""
     node.bridge("br0")

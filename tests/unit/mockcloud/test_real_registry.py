@@ -108,6 +108,7 @@ def test_a_node_that_is_cut_off_is_not_alive_and_comes_back(cloud: MockCloud, ho
     until(cloud, lambda: alive(cloud) == NODES and standing(cloud) == {"in step"}, "it is back", 60.0)
 
 
+@pytest.mark.slow
 def test_a_registry_that_stands_still_is_away_and_then_back(cloud: MockCloud, registry: Registry) -> None:
     """Nobody ends the connections: silence does."""
     registry.signal(signal.SIGSTOP)
@@ -125,6 +126,7 @@ def test_who_is_busy_for_longer_than_a_stream_may_be_silent_has_lost_nothing(clo
     assert standing(cloud) == {"in step"} and len(streams) == NODES
 
 
+@pytest.mark.slow
 def test_nodes_more_and_less_while_it_lives(cloud: MockCloud) -> None:
     cloud.live = True
     assert perform(cloud, "count", {"number": NODES + 2})["running"] == NODES + 2
@@ -165,6 +167,7 @@ def test_a_service_is_one_clouds_alone(cloud: MockCloud, registry: Registry, tmp
     assert len(cloud.list()) == NODES and not (tmp_path / "another/servers").exists()
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_cloud_is_another_one(cloud: MockCloud, registry: Registry, tmp_path: Path) -> None:
     """It would take the nodes of the one that it is a copy of for its own, and delete them."""
     shutil.copytree(cloud.root, tmp_path / "copy", symlinks=True)

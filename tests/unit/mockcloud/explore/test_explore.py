@@ -103,6 +103,7 @@ def test_a_planted_bug_is_found_and_shrunk(tmp_path: Path, monkeypatch: pytest.M
 # -- what is there
 
 
+@pytest.mark.slow
 def test_nothing_is_violated(tmp_path: Path) -> None:
     found = [one for _seed, one in explore(range(1, 1 + drawn(12, 60, 3000)), str(tmp_path)) if one is not None]
     assert found == [], "\n".join(f"seed {one.seed}: {one.last.violations or one.result.violations}\n{text(one.scenario)}" for one in found)

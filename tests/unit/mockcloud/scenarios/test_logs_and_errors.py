@@ -30,6 +30,7 @@ def scenario(*steps: Step) -> Scenario:
 DISK = scenario(Step("disk", at=5.0, lasts=10.0), WEB2, STOP)
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_a_file_for_the_log_change_nothing(tmp_path: Path) -> None:
     """Check that what nodes say of a disk that is full names files of the cloud's folder."""
     found = [play(DISK, str(tmp_path / "a" / "cloud"), 7)]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from netagent.reconcile.keyed_pool import Key
 from netagent.sync import connection, driver, hands
 from netagent.sync.messages import AskNode, Failure
 from netcommon.host.api.host import Answer
@@ -190,7 +189,7 @@ def test_a_worker_that_cannot_work_holds_nothing_up_for_good(agent: Agent, sim: 
         agent.broken = True
         sim.up(nic("bridged"))
         sync.marked(UUIDS[0])
-        agent.until(lambda: sync.machine._unclear, "nothing can be told of it")
+        agent.until(lambda: sync.machine.outbox.unclear, "nothing can be told of it")
         agent.until(lambda: "registry-inventory" in agent.alarms.active(), "nor of anything")
         agent.broken = False
         agent.until(lambda: shown(service), "it is made known")
@@ -237,7 +236,7 @@ def test_nothing_is_done_for_a_registry_that_the_node_has_left(
         agent.until(lambda: sync.machine.jobs._doing, "a worker is about to")
         asked = list(agent.asked)
         sync.close(0.0)
-        for tell in (sync.lost, sync.changed, lambda: sync.marked(UUIDS[0]), lambda: sync.unworked(Key(driver.LOOK, "survey"), "no")):
+        for tell in (sync.lost, sync.changed, lambda: sync.marked(UUIDS[0]), lambda: sync.unworked(driver.INVENTORY, "no")):
             tell()
         agent.passes(2.0)
         assert agent.asked == asked and sim.picture() == before

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netagent.sync.bare import Bare
 from netagent.sync.jobs import RETAIN, Jobs
 from netagent.sync.messages import (
     Answered,
@@ -94,6 +95,29 @@ STOPPED = {NICS[0]: Sent("stopped", 1)}
 def test_what_goes(survey: Surveyed, told: dict[str, Sent], mastered: list[Any], gone: bool) -> None:
     what = found(NODE, survey, told, (), mastered)
     assert [stray.uuid for stray in what.strays] == ([NICS[0]] if gone else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "tap", "stays"),
+    [
+        ("bridged", Bare("vpn0"), False),
+        ("bridged", Bare("vpn0", "br1"), False),
+        ("bridged", Bare("tap7", "br0"), True),
+        ("routed", Bare("tap7"), True),
+        ("routed", Bare("tap7", "br0"), False),
+        ("openvswitch", Bare("tap7"), True),
+        ("openvswitch", Bare("tap7", "br0"), False),
+        ("ext", Bare("tap7", "br0"), True),
+        ("ext", Bare("tap7"), True),
+        (None, Bare("tap7", "br1"), True),
+    ],
+)
+def test_who_stays_for_a_tap_that_may_be_its_own(mode: str | None, tap: Bare, stays: bool) -> None:
+    wanted = item(0)
+    wanted["nic"] |= {"mode": mode, "link": "br0"} if mode else {}
+    what = found(NODE, Surveyed(here(1), defined=1, bare=(tap,)), STOPPED, (), [wanted])
+    assert (not what.strays, NICS[0] in what.withheld, tap.device in what.withheld) == (stays, stays, stays)
+    assert not what.problem
 
 
 def test_a_report_goes_when_the_nic_runs_elsewhere() -> None:

@@ -15,6 +15,7 @@ from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.request import Call
 from netregistry.state import shown
+from runtime.wanted import in_part
 from tests.support.registry import OPERATOR
 from tests.support.sample import drawn, sample
 from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Guest, Node, World, mac_of
@@ -22,6 +23,8 @@ from tests.support.sync_world import CLUSTER, GANETI, NETWORK, UUIDS, VALUES, Gu
 SAMPLE = 150
 HISTORIES = drawn(10_000, 400, 10_000)
 QUIET = 1500.0  #: seconds until everything has converged: five comparisons
+PATIENT = 100.0  #: seconds until what a registry takes is told, whatever it refuses
+MOST_SENT = 100  #: requests of reports in that time, at most, of two nodes with eight NICs each that nobody touches any more
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -168,6 +171,13 @@ def refuses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     world.stubborn ^= {uuid}
 
 
+def spurns(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Let the registry refuse what is said of a NIC, or of what there is on a node, or take it again."""
+    what = world.chance.choice([uuid, uuid, uuid, "about"])
+    if world.unwelcome.pop(what, None) is None:
+        world.unwelcome[what] = world.chance.choice(["invalid", "too-large"])
+
+
 def fills(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     node.full = not node.full
 
@@ -177,6 +187,13 @@ def loses(world: World, node: Node, uuid: str, live: list[Node]) -> None:
     if node.machine is not None and uuid in node.machine.inbox.nics:
         node.disk.pop(uuid, None)
     node.networks.clear()
+
+
+def ends(world: World, node: Node, uuid: str, live: list[Node]) -> None:
+    """Let a clock that is wrong for a moment end what is kept of a NIC that is not up here."""
+    there = node.disk.get(uuid)
+    if there is not None and uuid not in node.guests:
+        node.disk[uuid] = there._replace(revision=in_part(there.revision), options=())
 
 
 ACTIONS = [
@@ -191,7 +208,18 @@ ACTIONS = [
     (deletes, 1),
     (fences, 0.5),
 ]
-ACTIONS += [(dies, 1), (goes, 1), (copies, 0.5), (restores, 0.5), (troubles, 1), (refuses, 1), (fills, 1), (loses, 1)]
+ACTIONS += [
+    (dies, 1),
+    (goes, 1),
+    (copies, 0.5),
+    (restores, 0.5),
+    (troubles, 1),
+    (refuses, 1),
+    (spurns, 1.5),
+    (fills, 1),
+    (loses, 1),
+    (ends, 1),
+]
 
 
 def history(seed: int, acts: int = 40) -> World:
@@ -208,12 +236,34 @@ def history(seed: int, acts: int = 40) -> World:
             node.start()
     if world.registry is None:
         world.open()
+    others_are_told(world)
+    world.unwelcome.clear()
     world.run(QUIET)
     for _ in range(30):  # a comparison may be under way
         if all(node.machine is not None and node.machine.idle for node in world.nodes):
             break
         world.run(1.0)
     return world
+
+
+def others_are_told(world: World) -> None:
+    """Assert that what the registry refuses holds up nothing else: all else is told, and what is refused is not told again and again."""
+    world.run(PATIENT)
+    for node in world.nodes:
+        for uuid in UUIDS:
+            node.mark(uuid)
+    before = world.count.get("Send", 0)
+    world.run(PATIENT)
+    sent = world.count.get("Send", 0) - before
+    assert sent <= MOST_SENT, f"{sent} requests of reports in {PATIENT} s: {world.unwelcome}"
+    assert world.registry is not None
+    for node in world.nodes:
+        for uuid in [uuid for uuid in UUIDS if uuid not in world.unwelcome]:
+            guest, report = node.guests.get(uuid), world.registry.local.view.get(keys.seen(node.uuid, uuid))
+            if guest is not None:
+                assert report is not None and report.state == ("incoming" if guest.incoming else "running"), f"{uuid} is not told"
+            else:
+                assert report is None or report.state == "stopped", f"that {uuid} is not there is not told"
 
 
 def converged(world: World) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync.gone import gone
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
+from netcommon.lifecycle import migration
 from runtime import definitions
 from runtime.errors import HostRefused, NetcommonError
 from runtime.nic import Nic
@@ -17,7 +19,7 @@ from runtime.record import REVERTING
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
-from tests.support.sync_agent import Agent, one, reports, shown
+from tests.support.sync_agent import RULES, Agent, one, reports, shown
 
 
 def lost(sim: Sim, number: int) -> None:
@@ -33,15 +35,16 @@ def running(agent: Agent, service: Served, number: int = 0) -> None:
     agent.until(lambda: shown(service, UUIDS[number]) and state(service, number) == "running", "it is known")
 
 
-@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
-def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool) -> None:
-    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and devices bear no mark."""
+@pytest.mark.parametrize(("marked", "mode"), [(False, "bridged"), (True, "bridged"), (False, "ext"), (True, "ext")])
+def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool, mode: str) -> None:
+    """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and its device bears no mark."""
     sim.settings = sim.settings._replace(tap_alias=marked)
     sim.tap("tap1")
-    definitions.write(sim.paths, guest(1))
+    definitions.write(sim.paths, guest(1, mode))
+    definitions.write(sim.paths, guest(2))
     with agent.running() as sync:
         for number in (0, 1):
-            sim.up(guest(number))
+            sim.up(guest(number, mode))
             sync.marked(UUIDS[number])
             running(agent, service, number)
         agent.until(lambda: sync.machine.idle, "nothing is left")
@@ -55,9 +58,56 @@ def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
 
 
-def guest(number: int) -> Nic:
+def test_taps_of_others_hold_back_none_whose_device_would_bear_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
+    """A tap without a mark may be of a NIC of mode ext alone, where devices bear one."""
+    sim.tap("tap7")
+    sim.tap("tap1")
+    definitions.write(sim.paths, guest(2))
+    with agent.running() as sync:
+        for number, mode in ((0, "bridged"), (1, "ext")):
+            sim.up(guest(number, mode))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        for number, mode in ((0, "bridged"), (1, "ext")):
+            sim.down(guest(number, mode))
+            sim.host.remove_link(f"tap{number}")
+            sync.marked(UUIDS[number])
+        agent.until(lambda: shown(service, UUIDS[0]) is None, "it is gone")
+        agent.until(lambda: "tap7" in agent.alarms.active().get("registry-inventory", ""), "people are told of the other one")
+        agent.compared()
+        assert shown(service, UUIDS[1]), "tap7 may be its own"
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
+def test_who_is_defined_is_not_gone_though_an_earlier_tap_of_it_is_held(sim: Sim, service: Served, marked: bool) -> None:
+    """A NIC came up on another tap while the first one was held still, and has stopped there: nothing says that it is gone."""
+    sim.settings = sim.settings._replace(tap_alias=marked)
+    sim.tap("tap1")
+    second = nic("bridged", INTERFACE="tap1")
+    for each in (second, one(2)):
+        definitions.write(sim.paths, each)
+    sim.up(one(0))
+    sim.up(second)
+    agent = Agent(sim, service.path, RULES._replace(reap="report"))
+    agent.service = service
+    with agent.running() as sync:
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        sim.down(second)
+        sim.host.remove_link("tap1")
+        assert [record.moved for record in sim.node.store.each([])] == [True]
+        sync.marked(UUIDS[0])
+        if not marked:
+            agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        assert "registry-reaping" not in agent.alarms.active()
+        found = gone(sim.node, NODES[0], service.client())
+        assert (found.items, found.problem) == ((), "")
+
+
+def guest(number: int, mode: str = "bridged") -> Nic:
     own = {"INTERFACE": f"tap{number}", "INTERFACE_UUID": UUIDS[number], "INTERFACE_INDEX": str(number)}
-    return nic("bridged", **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
+    return nic(mode, **own, MAC=f"aa:00:00:00:00:0{number + 1}", IP=f"192.0.2.{10 + number}")
 
 
 def test_a_tap_that_was_renamed_is_its_nic_s_by_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
@@ -139,3 +189,98 @@ def test_drift_is_told_beside_what_cannot_be_looked_at(agent: Agent, sim: Sim, s
         sim.host.nftables.flush()
         sync.marked(UUIDS[0])
         agent.until(lambda: {"guard", "guard-table"} <= {*reports(service)[UUIDS[0]]["drift"]}, "what is gone is told")
+
+
+def test_taps_that_cannot_be_a_guest_s_of_it_keep_no_nic_in_the_registry(agent: Agent, sim: Sim, service: Served) -> None:
+    """Where devices bear no mark, any tap in use held all removals back: a VPN's, and a bridge's own in a userspace Open vSwitch."""
+    sim.settings = sim.settings._replace(tap_alias=False)
+    switch, other = sim.host.kernel.named("ovs0"), sim.host.kernel.named("br2")
+    assert switch is not None and switch.holders == 1 and other is not None
+    sim.host.remove_link("tap0")
+    sim.host.add_tap("vpn0", holder=200)
+    sim.host.add_tap("vpn1", holder=200, master=other.index)
+    for number in (0, 1):
+        definitions.write(sim.paths, one(number))
+    with agent.running() as sync:
+        agent.until(lambda: shown(service, UUIDS[0]) and shown(service, UUIDS[1]), "both are known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        definitions.remove(sim.paths, UUIDS[0])
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service, UUIDS[0]) is None, "it is off, and not defined")
+        assert "registry-inventory" not in agent.alarms.active()
+
+
+def test_a_tap_where_a_nic_belongs_keeps_that_one_alone_in_the_registry(agent: Agent, sim: Sim, service: Served) -> None:
+    sim.settings = sim.settings._replace(tap_alias=False)
+    bridge = sim.host.kernel.named("br0")
+    assert bridge is not None
+    sim.host.remove_link("tap0")
+    sim.host.add_tap("guest7", holder=200, master=bridge.index)
+    for number in (0, 1, 2):
+        definitions.write(sim.paths, one(number) if number != 1 else one(1)._replace(link="br2"))
+    with agent.running() as sync:
+        agent.until(lambda: all(shown(service, UUIDS[number]) for number in range(3)), "all are known")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        for number in (0, 1):
+            definitions.remove(sim.paths, UUIDS[number])
+            sync.marked(UUIDS[number])
+        agent.until(lambda: shown(service, UUIDS[1]) is None, "nothing in br2 is of nobody")
+        agent.until(lambda: UUIDS[0] in agent.alarms.active().get("registry-inventory", ""), "people are told what stays")
+        agent.compared()
+        assert shown(service, UUIDS[0]), "guest7 may be its tap"
+
+
+@pytest.mark.parametrize("ganetis", [True, False])
+def test_who_is_on_his_way_is_looked_at_again(
+    agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch, ganetis: bool
+) -> None:
+    """The runtime file may come before its folder is watched; a guest of plain QEMU beside Ganeti has none, ever."""
+    conf = Path(sim.paths.kvm_run, "conf")
+    conf.mkdir(parents=True)
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is told")
+        assert state(service) == "incoming"
+        agent.until(lambda: not sync.machine.marks, "nothing is left to be told")
+        if ganetis:
+            (conf / "web1.runtime").write_text("[[], [], {}, []]")
+        else:
+            monkeypatch.setattr(migration, "STARTS", 0.0)
+        sync.coming()
+        agent.until(lambda: state(service) == "running", "it is here")
+
+
+def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent, sim: Sim, service: Served) -> None:
+    """What its record tells is told, also where it was changed; what is not there is stopped, and nothing of it goes."""
+    sim.tap("tap1")
+    with agent.running() as sync:
+        for number in (0, 1):
+            definitions.write(sim.paths, one(number))
+            sim.up(one(number))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        found = shown(service)
+        assert found is not None
+        before = found["nic"]
+        file = Path(sim.paths.definitions) / f"{UUIDS[0]}.toml"
+        text = file.read_text()
+        file.write_text(text + "\nrubbish = = 1\n")
+        sync.marked(UUIDS[0])
+        service.client().change("PATCH", f"nics/{UUIDS[0]}", {"options": [{"name": "isolated", "value": "yes"}]})
+        agent.until(lambda: [each["name"] for each in reports(service)[UUIDS[0]]["options"]] == ["isolated"], "what is in force is told")
+        agent.compared()
+        assert state(service) == "running"
+        sim.down(one(0))
+        sim.host.remove_link("tap0")
+        sync.marked(UUIDS[0])
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        found = shown(service)
+        assert found is not None and {name: found["nic"][name] for name in before if name != "options"} == {
+            name: value for name, value in before.items() if name != "options"
+        }
+        file.write_text(text)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: "registry-inventory" not in agent.alarms.active() and sync.machine.idle, "all is well")

@@ -207,7 +207,8 @@ def test_an_operator_and_an_importer_elsewhere(machines: Machines) -> None:
     assert certificates(machines) == {("operator", "ann"): "counts", ("importer", "gnt.example.com"): "counts"}
     with client(other.app(), "importer:gnt.example.com") as asked:
         assert asked.get("imports").body["items"] == []
-    with pytest.raises(HostRefused, match="no registry is served"), client(other.app(), "importer:other.example.com") as asked:
+    said = "has joined as the importer of gnt.example.com, and not of other.example.com"
+    with pytest.raises(HostRefused, match=said), client(other.app(), "importer:other.example.com") as asked:
         asked.get("imports")  # it has no certificate of that one
 
 

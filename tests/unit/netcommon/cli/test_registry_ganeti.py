@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +90,7 @@ def test_a_contradiction_shows(cli: Cli, service: Served, cluster: Cluster, node
 def test_what_the_registry_refuses_is_said(cli: Cli, service: Served, cluster: Cluster) -> None:
     service.client().change("POST", "nics", {"uuid": NICS[1], "instance": "somebody"})
     done = cli(*COMMAND, status=69)
-    assert f"{NICS[1]}: there is a NIC" in done.stderr and "2 made, 0 changed, 0 deleted, 1 refused" in done.stdout
+    assert f"{NICS[1]}: NIC web1.example.com/1: there is a NIC" in done.stderr and "2 made, 0 changed, 0 deleted, 1 refused" in done.stdout
     assert "1 would be refused" in cli(*COMMAND, "--dry-run", status=69).stdout
 
 
@@ -138,3 +141,86 @@ def test_where_it_is_not_run(cli: Cli, service: Served, node: GanetiNode) -> Non
 def test_options_that_do_not_go_together(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli(*words, status=None)
     assert (done.exit_code in (2, 64) and "--ganeti" in done.stderr + done.stdout) or "--watch" in done.stderr
+
+
+def test_a_cluster_that_was_renamed_keeps_what_operators_have_said(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    cli(*COMMAND)
+    cli("registry", "nic", "set", "web1.example.com/0", "options.rate_in=8mbit")
+    cluster.document["cluster"]["cluster_name"] = "new.example.com"
+    cluster.changed()
+    node.write(cluster)
+    (node.folder / "ssconf_cluster_name").write_text("new.example.com\n")
+    before = service.everything()
+    for words in (COMMAND, (*COMMAND, "--dry-run")):
+        said = cli(*words, status=69).stderr
+        assert f"is imported as {CLUSTER}" in said and "--take-over" in said
+    assert "0 would be made, 0 would be changed, 0 would be deleted" in cli(*COMMAND, "--dry-run", "--take-over").stdout
+    assert service.everything() == before
+    assert "0 made, 0 changed, 0 deleted, 0 refused" in cli(*COMMAND, "--take-over").stdout
+    (item,) = cli.json("registry", "nic", "show", "web1.example.com/0")["items"]
+    assert item["nic"]["master"] == "ganeti:new.example.com" and item["nic"]["options"][0]["value"] == "8mbit"
+    cluster.instance("web1.example.com")["tags"] = ["a"]
+    node.write(cluster)
+    assert "0 made, 2 changed" in cli(*COMMAND).stdout
+
+
+@pytest.mark.parametrize("given", [(), ("cluster=prod",)])
+def test_a_node_of_another_cluster_that_has_its_nics_is_named(cli: Cli, service: Served, cluster: Cluster, given: tuple[str, ...]) -> None:
+    """It is told nothing of guests before they come, and nobody else says so."""
+    cli("registry", "node", "join", "node1", *given)
+    assert cli(*COMMAND).stderr == ""
+    (item,) = cli.json("registry", "node", "show", "node1")["items"]
+    uuid, epoch = item["node"]["uuid"], item["revision"].partition(":")[0]
+    body = {"after": f"{epoch}:0", "nics": [{"nic": NICS[0], "state": "running"}]}
+    service.client(f"node:{uuid}").change("POST", f"nodes/{uuid}/reports", body)
+    for words in (COMMAND, (*COMMAND, "--dry-run")):
+        said = cli(*words).stderr
+        assert "told nothing of guests that come: node1: netcommon registry node set NODE cluster=gnt.example.com" in said
+        assert cli.json(*words)["apart"] == ["node1"]
+    cli("registry", "node", "set", "node1", f"cluster={CLUSTER}")
+    assert cli(*COMMAND).stderr == "" and cli.json(*COMMAND)["apart"] == []
+
+
+def test_what_ganetis_pool_may_give_out_too_is_named(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    cli(*COMMAND)
+    command = "gnt-network modify --add-reserved-ips={} blue"
+    assert command.format("192.0.2.1") in cli("registry", "nic", "allocate", "web1.example.com/0", "ipv4").stderr
+    add = ("registry", "nic", "add", "network=blue", "instance=printer")
+    assert command.format("192.0.2.2") in cli(*add, "index=0", "allocate=ipv4").stderr
+    assert command.format("192.0.2.30") in cli(*add, "index=1", "ip=192.0.2.30", "--dry-run").stderr
+    reserved = cluster.document["networks"][NETWORKS[0]]["ext_reservations"]
+    cluster.document["networks"][NETWORKS[0]]["ext_reservations"] = f"{reserved[:200]}11{reserved[202:]}"
+    cluster.changed()
+    node.write(cluster)
+    cli(*COMMAND)
+    cli("registry", "network", "set", "blue", "ranges=192.0.2.200-192.0.2.201")
+    done = cli(*add, "index=2", "allocate=ipv4")
+    assert "192.0.2.200" in done.stdout and done.stderr == ""
+    assert cli("registry", "nic", "set", "web1.example.com/0", "options.rate_in=8mbit").stderr == ""
+    cli("registry", "network", "add", "green", "subnet=198.51.100.0/24")
+    assert cli("registry", "nic", "add", "network=green", "allocate=ipv4").stderr == ""
+
+
+def test_a_registry_that_does_not_run_is_not_one_that_cannot_answer_for_now(cli: Cli, cluster: Cluster) -> None:
+    """Nothing comes of trying again where nobody starts it; it does where it is there, and its store does not answer."""
+    for words in (COMMAND, (*COMMAND, "--take-over")):
+        said = cli(*words, status=69).stderr
+        assert "no registry is served" in said and "systemctl start netcommon-registry" in said
+    path = cli.root / "run/netregistry/socket"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    silent.accept()[0].close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        try:
+            cli(*COMMAND, status=75)
+        finally:
+            silent.shutdown(socket.SHUT_RDWR)
+            answering.join()

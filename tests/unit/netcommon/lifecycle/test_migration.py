@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +16,12 @@ from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SendFram
 from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle.change import Difference, change, setting
 from netcommon.lifecycle.check import Report, check, repair
+from netcommon.lifecycle.migration import STARTS, awaited
 from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
 from runtime.errors import HostRefused
 from runtime.nic import Nic
-from runtime.record import CHANGING, UP
+from runtime.record import CHANGING, UP, from_json, to_json
 from tests.support.cut_off import cut_off
 from tests.support.sim import Mortal, Sim, nic
 
@@ -386,3 +388,50 @@ def test_who_repairs_something_else_completes_nothing(sim: Sim) -> None:
     repair(sim.node, sim.record().key, sim.call(), lambda operation: not operation.exclusive())
     assert sim.record().incoming and not pinned(sim)
     assert complete_instance(sim.node, "web1", sim.call()) and pinned(sim) and not sim.record().incoming
+
+
+@pytest.mark.parametrize("mode", ["bridged", "bridged, static"])
+@pytest.mark.parametrize("incoming", [False, True])
+def test_plain_qemu_beside_ganeti(sim: Sim, mode: str, incoming: bool) -> None:
+    """QEMU itself calls for its NIC: no runtime file of Ganeti's will ever tell that the guest is here."""
+    ganeti(sim, "other")
+    qemu(sim, "/usr/bin/qemu-system-x86_64", *(["-incoming", "tcp:0:4444"] if incoming else []))
+    made = nic("bridged", TAGS=STATIC if mode != "bridged" else "")
+    sim.up(made, parent=PARENT)
+    record = sim.record()
+    assert record.incoming == (incoming and mode != "bridged") and not record.ganeti
+    assert awaited(sim.node, record) == record.incoming
+    assert pinned(sim) == (mode != "bridged" and not incoming)
+
+
+def test_a_guest_of_ganeti_is_awaited_as_long_as_its_process_waits(sim: Sim) -> None:
+    """From before Ganeti starts the process, which it does after the scripts, to the runtime file; also by a record of an older version."""
+    ganeti(sim, "other")
+    sim.up(nic("bridged", TAGS=""))
+    written = json.loads(to_json(sim.record()))
+    del written["ganeti"]
+    record = from_json(json.dumps(written).encode())
+    assert record == sim.record() and record.ganeti
+    assert awaited(sim.node, record)
+    later = record._replace(monotonic=record.monotonic - STARTS)
+    assert not awaited(sim.node, later), "nobody of Ganeti's waits for it"
+    for folder, name, text in (("proc", "4711", ""), ("pid", "web1", "4711\n")):
+        place = Path(sim.paths.proc if folder == "proc" else f"{sim.paths.kvm_run}/{folder}")
+        place.mkdir(parents=True, exist_ok=True)
+        if text:
+            (place / name).write_text(text)
+        else:
+            (place / name).mkdir()
+    assert awaited(sim.node, later)
+    ganeti(sim, "web1")
+    assert not awaited(sim.node, later)
+
+
+def test_a_nic_that_was_defined_is_none_of_ganeti_s(sim: Sim) -> None:
+    """Its definition may go while its guest runs."""
+    ganeti(sim, "other")
+    made = nic("bridged", TAGS="")
+    definitions.write(sim.paths, made)
+    sim.up(made)
+    definitions.remove(sim.paths, made.uuid)
+    assert not awaited(sim.node, sim.record()) and not sim.record().ganeti

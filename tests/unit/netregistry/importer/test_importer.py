@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from netregistry.client import Problem
-from netregistry.importer.importer import ABSENT, COMPARED
+from netregistry.importer.importer import ABSENT, COMPARED, Outcome
 from netregistry.model.importing import Seen
 from netregistry.stores.base import Batch
 from netregistry.stores.sqlite import SqliteStore
@@ -70,7 +70,7 @@ def test_the_same_again_changes_nothing(registry: Registry, importing: Node) -> 
     before = registry.everything()
     cluster.changed()
     importing.read(cluster)
-    assert Node(registry).read(cluster) == (0, 0, 0, {}, 0)
+    assert Node(registry).read(cluster) == Outcome()
     assert registry.everything() == before
 
 
@@ -95,6 +95,24 @@ def test_what_is_missing_goes_by_a_second_reading(registry: Registry, importing:
     assert importing.read(cluster, 0.001).deleted == 2 and importing.importer.due == float("inf")
     assert differences(registry, cluster) == []
     assert stored(registry, "addresses")[f"{NETWORKS[0]}/192.0.2.9"].get("holder", "") == ""
+
+
+def test_what_the_registry_does_not_delete_is_nothing_to_wait_for(registry: Registry, importing: Node) -> None:
+    """A network in which an operator has a NIC: it is asked for with each reading, and no reason for one."""
+    cluster = small()
+    importing.read(cluster)
+    registry.do("nic.add", "", {"uuid": NICS[8], "network": NETWORKS[0], "cluster": CLUSTER})
+    cluster.remove(NICS[0])
+    cluster.remove(NETWORKS[0])
+    assert importing.read(cluster).absent == 2
+    outcome = importing.read(cluster, ABSENT)
+    assert (outcome.deleted, set(outcome.refused), outcome.absent) == (1, {NETWORKS[0]}, 0) and importing.importer.due == float("inf")
+    cluster.remove(NICS[1])
+    outcome = importing.read(cluster, 60.0)
+    assert (set(outcome.refused), outcome.absent) == ({NETWORKS[0]}, 1) and importing.importer.due == importing.time + ABSENT
+    registry.do("nic.delete", NICS[8], None)
+    outcome = importing.read(cluster, ABSENT)
+    assert (outcome.deleted, dict(outcome.refused), importing.importer.due) == (2, {}, float("inf"))
 
 
 def test_what_was_missing_for_a_moment_stays(registry: Registry, importing: Node) -> None:
@@ -186,6 +204,115 @@ def test_what_the_pool_reserves_is_not_given_out(registry: Registry, importing: 
     assert (said["kind"], said["size"], said["held"]) == ("full", 3, 3)
     assert registry.refused("nic.add", "", {"network": NETWORKS[0], "cluster": CLUSTER, "ip": "192.0.2.2"})["kind"] == "taken"
     assert registry.refused("network.set", NETWORKS[0], {"reserved": []})["kind"] == "forbidden"
+
+
+def test_a_nic_in_another_network_leaves_its_further_addresses_behind(registry: Registry, importing: Node) -> None:
+    """Else the network where it was gives them to somebody else, and two have them, each in a scope of its own."""
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", network6="2001:db8::/64")
+    cluster.network(NETWORKS[1], "red", "198.51.100.0/24")
+    cluster.network(NETWORKS[2], "wide", "192.0.0.0/16")
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    importing.read(cluster)
+    registry.do("nic.set", NICS[0], {"allocate": ["ipv4", "ipv6"], "options": [{"name": "isolated", "value": "yes"}]})
+    given = registry.wanted(NICS[0]).addresses
+    assert len(given) == 2
+    nic = cluster.instance("web1.example.com")["nics"][0]
+
+    def goes(network: str, ip: str) -> tuple[str, ...]:
+        nic.update(network=network, ip=ip)
+        cluster.changed()
+        assert not importing.read(cluster).refused and differences(registry, cluster) == []
+        return registry.wanted(NICS[0]).addresses
+
+    assert goes(NETWORKS[2], "192.0.2.9") == given[:1], "what the other network holds it keeps"
+    assert goes(NETWORKS[0], "192.0.2.9") == given[:1]
+    assert goes(NETWORKS[1], "198.51.100.9") == () and registry.wanted(NICS[0]).options != ()
+    claim = registry.claim(f"addresses/{NETWORKS[0]}/{given[0]}")
+    assert claim is not None and claim.standing == "quarantined" and claim.last == NICS[0]
+    assert goes(NETWORKS[0], "192.0.2.9") == ()
+    registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert goes("", "") == (), "one without a network has none of a network"
+    registry.do("nic.set", NICS[0], {"addresses": ["10.0.0.7"]})
+    assert goes("", "10.0.0.9") == ("10.0.0.7",) and goes(NETWORKS[0], "192.0.2.9") == ()
+
+
+def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", "192.0.2.0/29", ext_reservations="10011101")
+    cluster.nic(NICS[0], network=NETWORKS[0])
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "192.0.2.4", "last": "192.0.2.5"}]})
+    assert registry.do("nic.set", NICS[0], {"allocate": ["ipv4"]})["addresses"] == ["192.0.2.4"]
+    assert registry.nic(network=NETWORKS[0], ip="192.0.2.5").ip == "192.0.2.5"
+    said = registry.refused("nic.set", NICS[0], {"allocate": ["ipv4"]})
+    assert (said["kind"], said["size"], said["held"]) == ("full", 2, 2), "what Ganeti's pool gives out is not given out here"
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "ip": "192.0.2.3"})["kind"] == "taken"
+    assert registry.local.view.network(NETWORKS[0]).reserved[0].last == "192.0.2.5"  # type: ignore[union-attr]
+    # a network of the registry's own has but one who reserves: its operator
+    green = registry.network(
+        "green", ranges=[{"first": "192.0.2.4", "last": "192.0.2.5"}], reserved=[{"first": "192.0.2.4", "last": "192.0.2.4"}]
+    )
+    assert registry.nic(network=green, allocate=["ipv4"]).ip == "192.0.2.5"
+
+
+def test_what_an_operator_says_of_a_network_stops_nothing_else_of_it(registry: Registry, importing: Node) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "2001:db8:1::100", "last": "2001:db8:1::1ff"}]})
+    said = cluster.document["networks"][NETWORKS[0]]
+    reserved = said["ext_reservations"]
+    said.update(network6="2001:db8:2::/64", gateway6="2001:db8:2::1", tags=["a"], ext_reservations=f"{reserved[:10]}1{reserved[11:]}")
+    cluster.changed()
+    outcome = importing.read(cluster)
+    assert set(outcome.refused) == {NETWORKS[0]} and outcome.refused[NETWORKS[0]].startswith("network blue: ranges[0]")
+    there = stored(registry, "networks")[NETWORKS[0]]
+    assert there["tags"] == ["a"] and there["reserved"] == [{"first": "192.0.2.10", "last": "192.0.2.10"}]
+    assert (there["subnet6"], there["gateway6"]) == ("2001:db8:1::/64", "2001:db8:1::1"), "these go together, or not at all"
+    registry.do("network.set", NETWORKS[0], {"ranges": []})
+    assert not importing.read(cluster).refused
+    there = stored(registry, "networks")[NETWORKS[0]]
+    assert (there["subnet6"], there["gateway6"]) == ("2001:db8:2::/64", "2001:db8:2::1")
+
+
+def test_a_gateway_that_is_in_no_subnet_stops_nothing_else(registry: Registry, importing: Node) -> None:
+    """Ganeti 3.0.2 takes a gateway6 without a network6, and keeps it when that is taken away."""
+    cluster = small()
+    cluster.network(NETWORKS[1], "red", "198.51.100.0/24", network6="2001:db8:1::/64", gateway6="2001:db8:1::1")
+    cluster.document["networks"][NETWORKS[0]]["gateway6"] = "fe80::1"
+    outcome = importing.read(cluster)
+    assert outcome.refused == {NETWORKS[0]: "network blue: gateway6 fe80::1 is in no subnet6 of it, and left out"}
+    assert set(stored(registry, "nics")) == {NICS[0], NICS[1]} and "gateway6" not in stored(registry, "networks")[NETWORKS[0]]
+    cluster.document["networks"][NETWORKS[1]].update(network6=None, tags=["a"])
+    cluster.changed()
+    listed = importing.asked.listed
+    assert set(importing.read(cluster).refused) == {NETWORKS[0], NETWORKS[1]} and importing.asked.listed == listed
+    red = stored(registry, "networks")[NETWORKS[1]]
+    assert red["tags"] == ["a"] and "subnet6" not in red and "gateway6" not in red
+    # an IPv6 subnet of the operator's is one
+    registry.do("network.set", NETWORKS[0], {"subnet6": "2001:db8::/64"})
+    assert set(importing.read(cluster, COMPARED).refused) == {NETWORKS[1]}
+    assert stored(registry, "networks")[NETWORKS[0]]["gateway6"] == "fe80::1"
+
+
+def test_a_network_that_is_refused_has_its_nics(registry: Registry, importing: Node) -> None:
+    """Whatever of it the registry does not take: it is there by its name, and what is refused is said."""
+    cluster = small()
+    cluster.document["networks"][NETWORKS[0]]["ext_reservations"] = "10" * 128
+    registry_add = importing.asked.batch
+
+    def batch(parts: list[dict[str, Any]]) -> tuple[list[Any], str]:
+        if any((part["body"] or {}).get("reserved") for part in parts):
+            raise Problem({"type": "urn:netcommon:problem/invalid", "status": 400, "detail": "reserved is not taken"})
+        return registry_add(parts)
+
+    importing.asked.batch = batch  # type: ignore[method-assign]
+    outcome = importing.read(cluster)
+    assert outcome.refused == {NETWORKS[0]: "network blue: reserved is not taken"}
+    there = stored(registry, "networks")[NETWORKS[0]]
+    assert (there["name"], there["subnet"], there["gateway"]) == ("blue", "192.0.2.0/24", "192.0.2.1")
+    assert {each.get("network") for each in stored(registry, "nics").values()} == {NETWORKS[0], None}
 
 
 def test_networks_that_swap_their_names(registry: Registry, importing: Node) -> None:
@@ -336,6 +463,43 @@ def test_masters_that_take_turns(registry: Registry) -> None:
     cluster.nic(NICS[5])
     with pytest.raises(Problem):
         one.read(cluster)
+    assert registry.everything() == before
+
+
+def test_a_master_between_that_could_not_import(registry: Registry) -> None:
+    """Its importer was stopped, or the registry away: the third one has seen the first too, and says so."""
+    one, three, cluster = Node(registry), Node(registry), small()
+    one.read(cluster)
+    three.sees(cluster)
+    cluster.master(SECOND)
+    three.sees(cluster)
+    cluster.document["nodes"][NICS[11]] = {"name": "node3.example.com", "uuid": NICS[11]}
+    cluster.document["cluster"]["master_node"] = NICS[11]
+    cluster.changed()
+    three.read(cluster)
+    assert stored(registry, "imports")[CLUSTER]["node"] == "node3.example.com"
+    cluster.nic(NICS[4])
+    three.read(cluster)
+    assert differences(registry, cluster) == []
+
+
+def test_a_master_again_begins_anew(registry: Registry) -> None:
+    """Where the master between could not import: whoever saw the first one only before that one has not become the master after it."""
+    one, two, cluster = Node(registry), Node(registry), small()
+    one.read(cluster)
+    two.sees(cluster)
+    cluster.master(SECOND)
+    one.sees(cluster)
+    isolated = Cluster()
+    isolated.document = json.loads(cluster.data)
+    cluster.master(FIRST)
+    one.read(cluster)
+    before = registry.everything()
+    one.read(cluster, 60.0)
+    assert registry.everything() == before, "it is said once"
+    isolated.nic(NICS[5])
+    with pytest.raises(Problem, match=f"{FIRST} imports it"):
+        two.read(isolated)
     assert registry.everything() == before
 
 
@@ -511,7 +675,7 @@ def fenced_off(world: World) -> None:
     made.nic(NICS[9])
     before = world.registry.everything()
     alone = Node(world.registry)
-    alone.seen = Seen(MASTERS[world.master], 0)
+    alone.seen = (Seen(MASTERS[world.master], 0),)
     for importing in (alone, Node(world.registry)):
         with pytest.raises(NetcommonError):
             importing.read(made)

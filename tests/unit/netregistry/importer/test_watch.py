@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -17,15 +18,16 @@ from netcommon.process.notify import Notifier
 from netregistry.client import Client
 from netregistry.importer import watch
 from netregistry.importer.asking import Asking
-from netregistry.importer.configuration import LONGEST, Unusable
+from netregistry.importer.configuration import LONGEST, Unusable, parse
 from netregistry.importer.importer import Importer
 from netregistry.importer.source import NotMaster, Source
 from netregistry.importer.watch import Watcher
 from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
-from tests.support.ganeti_configuration import CLUSTER, MASTERS, NETWORKS, NICS, Cluster, GanetiNode
+from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster, GanetiNode
 from tests.support.netns import wait_until
+from tests.support.registry import NODES
 from tests.support.service import Lines, Served, served
 
 FIRST, SECOND = MASTERS
@@ -191,6 +193,26 @@ def test_bad_ones_are_one_alarm_each_and_change_nothing(following: Following, se
     wait_until(lambda: NICS[1] in nics(service), 5)
 
 
+def test_a_node_of_another_cluster_is_named_once(tmp_path: Path, service: Served) -> None:
+    service.client().change("POST", "nodes", {"uuid": NODES[0], "name": "node7", "cluster": "prod"})
+    with Client(service.path, f"importer:{CLUSTER}") as asked:
+        Importer(Asking(asked, CLUSTER)).take(parse(small().data), (), 1.0)
+    body = {"after": f"{service.client().get('').body['epoch']}:0", "nics": [{"nic": NICS[0], "state": "running"}]}
+    service.client(f"node:{NODES[0]}").change("POST", f"nodes/{NODES[0]}/reports", body)
+    following = Following(tmp_path / "node1", service)
+    cluster = small()
+    following.node.write(cluster)
+    following.start()
+    try:
+        wait_until(lambda: any("node7: netcommon registry node set NODE cluster=" in line for line in following.log.lines), 10)
+        cluster.nic(NICS[1])
+        following.node.write(cluster)
+        wait_until(lambda: NICS[1] in nics(service), 10)
+        assert sum("node7" in line for line in following.log.lines) == 1 and following.alarms() == []
+    finally:
+        following.end()
+
+
 def test_a_registry_that_is_away(tmp_path: Path) -> None:
     """It is one alarm, and what has changed meanwhile is imported when it is back."""
     (tmp_path / "run").mkdir()
@@ -286,7 +308,7 @@ def test_only_the_master_reads(node: GanetiNode, tmp_path: Path) -> None:
         reading.read()
     cluster = small()
     node.write(cluster)
-    assert reading.read()[1] is None
+    assert reading.read()[1] == ()
     cluster.master(SECOND)
     node.write(cluster)
     with pytest.raises(NotMaster, match=SECOND):
@@ -294,8 +316,32 @@ def test_only_the_master_reads(node: GanetiNode, tmp_path: Path) -> None:
     serial = cluster.document["serial_no"]
     cluster.master(FIRST)
     node.write(cluster)
-    found = source(node, tmp_path).read()[1]
-    assert found is not None and (found.master, found.serial) == (MASTERS[SECOND], serial)
+    assert source(node, tmp_path).read()[1] == ((MASTERS[SECOND], serial),)
+
+
+def test_the_last_masters_that_were_seen_are_kept(node: GanetiNode, tmp_path: Path) -> None:
+    """Each with the latest serial of its; of one that a version before this has kept, too."""
+    cluster, kept = small(), tmp_path / "var/lib/netcommon/importer.json"
+    kept.parent.mkdir()
+    kept.write_text(json.dumps({"uuid": CLUSTER_UUID, "master": NICS[11], "serial": 1}))
+    reading, seen = source(node, tmp_path), []
+    others = [f"{number:08x}-9999-4999-8999-999999999999" for number in range(9)]
+    for number, uuid in enumerate([*others, others[4]]):
+        cluster.document["nodes"][uuid] = {"name": f"other{number}.example.com", "uuid": uuid}
+        cluster.document["cluster"]["master_node"] = uuid
+        cluster.changed()
+        node.file.write_bytes(cluster.data)
+        with pytest.raises(NotMaster):
+            reading.read()
+        seen.append((uuid, cluster.document["serial_no"]))
+        if number == 0:
+            assert json.loads(kept.read_text())["before"] == [{"master": NICS[11], "serial": 1}]
+    cluster.master(FIRST)
+    node.write(cluster)
+    assert source(node, tmp_path).read()[1] == (*seen[1:4], *seen[5:])
+    cluster.document["cluster"]["uuid"] = NICS[5]
+    node.write(cluster)
+    assert source(node, tmp_path).read()[1] == ()
 
 
 def test_what_was_seen_is_read_with_care(node: GanetiNode, tmp_path: Path) -> None:
@@ -304,7 +350,7 @@ def test_what_was_seen_is_read_with_care(node: GanetiNode, tmp_path: Path) -> No
     kept.parent.mkdir()
     for text in ("", "{", '{"uuid": 7}', "x" * 5000, '{"uuid":"13264fb6-0667-415f-9a43-786dc01cbf24","master":"x","serial":1}'):
         kept.write_text(text)
-        assert source(node, tmp_path).read()[1] is None
+        assert source(node, tmp_path).read()[1] == ()
 
 
 @pytest.mark.parametrize(

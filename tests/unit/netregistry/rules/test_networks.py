@@ -83,7 +83,12 @@ def test_masters_of_a_network(registry: Registry) -> None:
         ("gateway", "192.0.2.2", "gnt-network modify --gateway=ADDRESS net1"),
         ("mac_prefix", "aa:00:00", "gnt-network modify --mac-prefix=PREFIX net1"),
         ("subnet", "192.0.0.0/16", "gnt-network remove net1, and add it anew"),
-        ("tags", ["x"], "gnt-network add-tags net1 TAG"),
+        ("tags", ["x"], "gnt-network add-tags net1 TAG, or remove-tags"),
+        (
+            "reserved",
+            [{"first": "192.0.2.9", "last": "192.0.2.9"}],
+            "gnt-network modify --add-reserved-ips=ADDRESSES net1, or --remove-reserved-ips",
+        ),
     ):
         problem = registry.refused("network.set", uuid, {field: value})
         assert (problem["master"], problem["field"], problem["command"]) == ("ganeti:gnt.example.com", field, command)
@@ -106,3 +111,17 @@ def test_what_ganeti_imports_is_taken_as_it_is(registry: Registry) -> None:
     registry.nic(GANETI, network=uuid, ip="198.51.100.1")
     registry.do("network.set", uuid, {"subnet": "192.0.2.0/25"}, GANETI)
     assert registry.ask("network.set", uuid, {"mtu": 1400}, OPERATOR).status == 200
+
+
+def test_what_a_network_reserves_is_released_where_it_is_said(registry: Registry) -> None:
+    """It is no claim: whoever would release it is told who reserves it, and how that is changed."""
+    reserved = [{"first": "192.0.2.50", "last": "192.0.2.60"}]
+    said = {"subnet": "192.0.2.0/24", "reserved": reserved}
+    theirs = registry.do("network.add", "", {"name": "net1", **said}, GANETI)["uuid"]
+    own = registry.network("blue", **said)
+    problem = registry.refused("claim.release", f"addresses/{theirs}/192.0.2.55")
+    assert (problem["kind"], problem["master"]) == ("forbidden", "ganeti:gnt.example.com")
+    assert problem["command"] == "gnt-network modify --remove-reserved-ips=192.0.2.55 net1" and problem["command"] in problem["detail"]
+    problem = registry.refused("claim.release", f"addresses/{own}/192.0.2.55")
+    assert (problem["kind"], problem["command"]) == ("forbidden", "netcommon registry network set blue reserved=...")
+    assert registry.refused("claim.release", f"addresses/{own}/192.0.2.61")["kind"] == "missing"

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from netregistry.model.history import Identity
+from netregistry.request import Response
 from netregistry.state import all_conflicts
+from netregistry.view import LIGHT
 from tests.support.registry import GANETI, NODES, OPERATOR, Registry, node
 
 MAC, OTHER = "aa:00:00:00:00:01", "aa:00:00:00:00:02"
@@ -41,14 +43,43 @@ def test_what_one_node_says_has_an_end(registry: Registry, monkeypatch: pytest.M
     registry.do("nic.add", "", {"instance": "a", "index": 3, "found": True}, node(0))
 
 
+def test_what_one_node_says_has_an_end_in_bytes(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few thousand reports, each of half a million bytes, would be more than an etcd holds."""
+    monkeypatch.setattr("netregistry.rules.nodes.HEAVIEST", 30_000)
+    registry.join(0)
+    registry.join(1)
+    uuids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(1, 6)]
+
+    def said(number: int, nic: int, options: int) -> Response:
+        large = [{"name": f"o{each}", "value": "x" * 1000} for each in range(options)]
+        found = registry.report(node(number), {"nic": uuids[nic], "state": "running", "options": large})
+        weighs = [len(item.value) for item in registry.store.list(f"seen/{NODES[number]}/").items]
+        assert registry.local.view.weight(NODES[number]) == sum(each for each in weighs if each > LIGHT)
+        return found
+
+    assert [said(0, 0, 10).status, said(0, 1, 15).status] == [200, 200]
+    refused = said(0, 2, 5)
+    assert refused.status == 413 and refused.body["count"] > 30_000
+    assert said(0, 2, 1).status == 200, "one as most are"
+    assert said(1, 2, 10).status == 200, "others are not concerned"
+    assert said(0, 1, 16).status == 200 and said(0, 1, 25).status == 413 and said(0, 1, 10).status == 200
+    assert said(0, 2, 5).status == 200, "there is room again"
+    monkeypatch.setattr("netregistry.rules.nodes.HEAVIEST", 10_000)  # one that says more from before
+    assert said(0, 0, 11).status == 413 and said(0, 0, 9).status == 200, "less is taken"
+    assert registry.report(node(0), removed=tuple(uuids[:3])).status == 200
+    assert registry.local.view.weight(NODES[0]) == 0 and said(0, 0, 9).status == 200
+
+
 @pytest.mark.parametrize(
     ("field", "value", "command"),
     [
         ("ip", "192.0.2.11", "gnt-instance modify --net 0:modify,ip=ADDRESS web1"),
         ("mac", OTHER, "gnt-instance modify --net 0:modify,mac=MAC web1"),
         ("vlan", ".10", "gnt-instance modify --net 0:modify,vlan=VLAN web1"),
-        ("tags", ["b"], "gnt-instance add-tags web1 TAG"),
-        ("model", "e1000", "gnt-instance modify web1"),
+        ("tags", ["b"], "gnt-instance add-tags web1 TAG, or remove-tags"),
+        ("owner", "bob", "gnt-instance add-tags web1 owner:NAME, or remove-tags"),
+        ("model", "e1000", "gnt-instance modify -H nic_type=MODEL web1"),
+        ("instance", "web2", "gnt-instance rename web1 NAME"),
     ],
 )
 def test_a_field_of_ganetis_is_ganetis(registry: Registry, ganeti: str, field: str, value: Any, command: str) -> None:

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from netregistry.client import Client, Problem
 from netregistry.model.certificate import Credential
 from netregistry.refusal import Refused
+from netregistry.service import recent
 from netregistry.service.limits import Limits
-from netregistry.service.recent import Recent, told
+from netregistry.service.recent import Past, Recent, told
 from netregistry.service.streams import BOUND, PIECE, Channel, Streams
 from netregistry.stores.base import Batch
 from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stream import Line, Stream
+from netregistry.view import View
 from tests.support.registry import GANETI, NODES, Registry, node
 from tests.support.service import Served, served
 
@@ -160,6 +162,75 @@ def test_a_commit_is_looked_at_for_those_alone_whom_it_can_concern(monkeypatch: 
     assert asked == [] and parts[0].of(NODES[1]) == []
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_is_counted_as_it_is_listed(seed: int) -> None:
+    """Groups of an earlier revision have as many members as are listed, whatever has come, changed and gone since."""
+    registry, chance = Remembered(seed), random.Random(seed)
+    networks = [registry.network("a", cluster=CLUSTER), registry.network("b", "198.51.100.0/24")]
+    for number in range(2):
+        registry.join(number, CLUSTER)
+    start = registry.local.view.revision
+    for _ in range(30):
+        something(registry, chance, networks)
+    commits = list(registry.recent._commits)
+    past, listed = Past(registry.local.view, [each for each in commits if each.revision > start], start), 0
+    for commit in (each for each in commits if each.revision > start):
+        past.advance(commit)
+        for name in ("network", "within", "cluster", "ahead", "mastered", "nodes", "seen", "on"):
+            for of in {*past.groups(name), *registry.local.view.groups(name)}:
+                assert past.count(name, *of) == len(past.members(name, *of)) and past.has(name, *of) == bool(past.members(name, *of))
+                listed += past.count(name, *of)
+    assert listed
+
+
+def test_to_go_on_takes_as_long_as_there_are_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as long as their square: NICs of one network, made one by one. Nobody else had a turn for seconds, as often as a reader asked."""
+    registry = Remembered(0)
+    registry.join(0, CLUSTER)
+    network, view = registry.network(cluster=CLUSTER), registry.local.view
+    start, nics = f"first:{view.revision}", 100
+    for number in range(nics):
+        registry.nic(GANETI, cluster=CLUSTER, instance=f"web{number}", index=0, network=network)
+    looked, members = [], View.members
+
+    def counted(self: View, name: str, *of: str) -> tuple[str, ...]:
+        found = members(self, name, *of)
+        looked.append(len(found))
+        return found
+
+    monkeypatch.setattr(View, "members", counted)
+    lines = list(registry.recent.resumed(view, Stream(NODES[0]), start))
+    assert [(line.event, line.what) for line in lines] == [("enter", "network"), ("ready", ""), ("ready", "")]
+    assert sum(looked) < 10 * nics
+
+
+@pytest.mark.parametrize("missed", ["its NICs", "itself"])
+def test_where_to_go_on_would_take_more_it_begins_anew(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has thousands of NICs and puts one of them into a network and out of it: each time all were looked at."""
+    monkeypatch.setattr("netregistry.service.recent.WORK", 2000)
+    registry = Remembered(0)
+    registry.join(0, CLUSTER)
+    network, view = registry.network(cluster=CLUSTER), registry.local.view
+    own = [registry.nic(node(0), name=f"n{number}", found=True) for number in range(100)]
+
+    def change(number: int) -> None:
+        if missed == "itself":
+            registry.do("node.set", NODES[0], {"kind": ("virtual", "physical")[number % 2]})
+        else:
+            registry.do("nic.set", own[0].uuid, {"network": ("", network)[number % 2]}, node(0))
+
+    start = f"first:{view.revision}"
+    for number in range(5):
+        change(number)
+    heard = Stream(NODES[0])
+    assert list(registry.recent.resumed(view, heard, start))[-1].event == "ready" and vars(heard) == vars(registry.stream)
+    for number in range(20):
+        change(number)
+    with pytest.raises(Refused) as refused:
+        list(registry.recent.resumed(view, Stream(NODES[0]), start))
+    assert (refused.value.kind, refused.value.more["revision"]) == ("compacted", f"first:{view.revision}")
+
+
 def test_what_is_not_remembered_is_refused() -> None:
     registry = Remembered(0, most=3)
     registry.join(0)
@@ -176,6 +247,29 @@ def test_what_is_not_remembered_is_refused() -> None:
     registry.recent.hear(view, None)
     with pytest.raises(Refused, match="remembered"):
         list(registry.recent.resumed(view, Stream(NODES[0]), f"first:{view.revision - 1}"))
+
+
+def test_what_streams_go_on_by_is_bounded_in_bytes() -> None:
+    """By their number alone one node would fill the memory of every service, a report or a NIC of half a million bytes after the other."""
+    registry = Remembered(0)
+    registry.join(0)
+    view, nic = registry.local.view, NICS[0]
+    recent = registry.recent = registry.parts = Recent(view, most_bytes=20_000)
+    start = f"first:{view.revision}"
+    assert registry.report(node(0), {"nic": nic, "state": "running"}).status == 200
+    for number in range(30):
+        options = [{"name": "o", "value": f"{number:01000}"}]
+        assert registry.report(node(0), {"nic": nic, "state": "running", "options": options}).status == 200
+    lines = list(recent.resumed(view, Stream(NODES[0]), start))
+    assert [line.event for line in lines] == ["ready"], "what a node says of its NICs is nothing that streams tell"
+    added = registry.nic(name="n", network=registry.network())
+    for number in range(30):
+        registry.do("nic.set", added.uuid, {"tags": [f"t{number:0100}.{each}" for each in range(10)]})
+    with pytest.raises(Refused) as refused:
+        list(recent.resumed(view, Stream(NODES[0]), start))
+    assert refused.value.kind == "compacted"
+    assert view.revision - 20 < recent.floor < view.revision - 10
+    assert list(recent.resumed(view, Stream(NODES[0]), f"first:{recent.floor}"))[-1].revision == f"first:{view.revision}"
 
 
 # -- over the socket
@@ -245,6 +339,26 @@ def test_a_stream_goes_on_behind_a_restart_of_the_service(tmp_path: Path) -> Non
         again = client.watch(NODES[0], heard[-1]["revision"], NODES[3])
         assert seen(until_ready(again, last)) == [("leave", "nic", uuids[0]), ("change", "nic", uuids[1])]
         again.close()  # type: ignore[attr-defined]
+
+
+def test_a_service_that_is_started_takes_in_so_many_commits_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an etcd keeps the registry tens of thousands would take half a minute, for which nobody is answered."""
+    monkeypatch.setattr(recent, "BEFORE", 5)
+    SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
+    (tmp_path / "run").mkdir()
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        service.join(0)
+        made = [service.client().change("POST", "networks", {"name": f"n{number}"}).revision for number in range(12)]
+    with served(tmp_path / "run", store=SqliteStore(str(tmp_path / "registry.sqlite"))) as service:
+        newest = int(service.client().get("").revision.partition(":")[2])
+        at = [revision for revision in made if int(revision.partition(":")[2]) >= newest - 5]
+        assert 0 < len(at) < len(made)
+        again = service.client().watch(NODES[0], at[0])
+        assert next(again)["event"] in ("enter", "ready")
+        again.close()  # type: ignore[attr-defined]
+        with pytest.raises(Problem) as refused:
+            next(service.client().watch(NODES[0], made[0]))
+        assert refused.value.kind == "compacted"
 
 
 def test_who_comes_from_below_the_floor_or_another_epoch_loses_no_deletion(tmp_path: Path) -> None:

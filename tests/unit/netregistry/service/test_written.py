@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from netregistry.core import AGAIN, ATTEMPTS
-from netregistry.model.certificate import Credential
+from netregistry.model.certificate import Credential, Holding
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
 from netregistry.request import Call, Response, new_id
-from netregistry.service import written
+from netregistry.service import renewals, written
 from netregistry.service.limits import Limits
 from netregistry.service.registry import Registry
 from netregistry.stores.base import Conflict, Unavailable, Unknown
@@ -83,6 +83,56 @@ def test_one_node_does_not_fill_the_store(world: World) -> None:
     world.report(node(0))
 
 
+RENEWING = {"key": "2" * 64, "serial": "", "authority": "aaaaaaaa"}
+
+
+def joined(world: World, role: str, name: str) -> dict[str, Any]:
+    """Let somebody join; give what a renewal says."""
+    world.asked += 1
+    label = f"{world.asked:08x}"
+    assert world.ask("token.add", {"id": label, "proof": "1" * 64, "role": role, "name": name}).status == 201
+    given = world.ask("certificate.join", {"token": label, "proof": "1" * 64, "key": "2" * 64}, Identity("newcomer", "", "tls"))
+    return {**RENEWING, "serial": given.body["serial"]}
+
+
+@pytest.mark.parametrize("role", ["reader", "operator", "importer"])
+def test_renewals_of_one_holder_are_bounded(world: World, role: Holding) -> None:
+    """A reader's were not, at four hundred a second: the history was full of them, and what operators had done was cut."""
+    authority(world)
+    bob, carol = (Identity(role, name, "tls") for name in ("bob", "carol"))
+    his, hers = joined(world, role, "bob"), joined(world, role, "carol")
+    for _ in range(renewals.BURST):
+        assert world.ask("certificate.renew", his, bob).status == 200
+    before = world.registry.local.view.ledger.number
+    with pytest.raises(Refused) as refused:
+        world.ask("certificate.renew", his, bob)
+    assert refused.value.kind == "too-many" and 0 < refused.value.more["retry_after"] <= renewals.EVERY + 1
+    assert world.registry.local.view.ledger.number == before
+    assert world.ask("certificate.renew", his, bob, dry_run=True).status == 200, "a rehearsal writes nothing"
+    assert world.ask("certificate.renew", hers, carol).status == 200, "the others"
+    world.time += refused.value.more["retry_after"]
+    assert world.ask("certificate.renew", his, bob).status == 200
+    with pytest.raises(Refused):
+        world.ask("certificate.renew", his, bob)
+
+
+def test_refused_renewals_are_not_counted(world: World) -> None:
+    """Nothing is written by them, and who is to join again is told so."""
+    authority(world)
+    his = joined(world, "reader", "bob")
+    for _ in range(renewals.BURST + 1):
+        assert world.ask("certificate.renew", {**his, "authority": "cccccccc"}, Identity("reader", "bob", "tls")).status == 403
+
+
+def test_what_is_written_for_a_reader_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority(world)
+    his, bob = joined(world, "reader", "bob"), Identity("reader", "bob", "tls")
+    monkeypatch.setattr(written, "BURST", 2000)
+    with pytest.raises(Refused, match="this reader has had more than"):
+        for _ in range(renewals.BURST):
+            world.ask("certificate.renew", his, bob)
+
+
 def test_a_node_that_says_all_of_many_nics_anew_is_not_held_up(world: World) -> None:
     """4000 NICs, 50 at once, and of each more than most say."""
     for begin in range(0, 4000, 50):
@@ -114,6 +164,7 @@ def test_who_is_revoked_is_out_although_the_store_is_full(
         world.ask(action, body, OPERATOR, target)
     assert refused.value.kind == "unavailable"
     assert not world.let_in(node(0)) and world.let_in(node(1)) and watched.ended
+    assert watched.take() == b"", "what waited is nothing for who is revoked"
     assert world.let_in(node(0), 1.0), "who joins again when there is room"
     monkeypatch.setattr(world.store, "commit", commit)
     assert world.ask(action, body, OPERATOR, target).status == 200

@@ -1,0 +1,115 @@
+"""A Ganeti cluster that was renamed (gnt-cluster rename keeps its UUID) is not imported under two names: all goes with its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netregistry.model.history import Identity
+from netregistry.stores.base import Batch
+from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster
+from tests.support.importing import Node, stored
+from tests.support.registry import NODES, Registry, node
+from tests.support.registry_checker import Checker
+
+NEW = "new.example.com"
+RENAMED = Identity("importer", NEW, "unix")
+FIRST = next(iter(MASTERS))
+OPTIONS = [{"name": "isolated", "value": "yes"}]
+
+
+def reading(cluster: Cluster) -> dict[str, Any]:
+    return {"uuid": CLUSTER_UUID, "master": MASTERS[FIRST], "node": FIRST, "serial": cluster.document["serial_no"]}
+
+
+def rename(registry: Registry, cluster: Cluster) -> int:
+    """Say it as an operator until nothing is left; give how often."""
+    for count in range(1, 100):
+        if not registry.do("importer.hold", NEW, reading(cluster)).get("left"):
+            return count
+    raise AssertionError("it does not end")
+
+
+def checked() -> Registry:
+    """Give a registry each commit of which is judged."""
+    checker = Checker(3600.0)
+
+    def heard(batch: Batch | None) -> None:
+        if batch is not None:
+            checker.commit(batch.revision, [(change.key, change.value) for change in batch.changes])
+
+    return Registry(heard=heard)
+
+
+def test_all_goes_with_the_name() -> None:
+    registry = checked()
+    registry.join(0, CLUSTER)
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue")
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    cluster.nic(NICS[1], ip="10.0.0.9")
+    cluster.nic(NICS[2], mac="aa:00:00:00:00:01", ip="10.0.0.9")
+    Node(registry).read(cluster)
+    registry.do("nic.set", NICS[0], {"options": OPTIONS, "primary": True, "addresses": ["192.0.2.77"]})
+    registry.do("nic.set", NICS[1], {"reserved": True, "addresses": ["10.0.0.10"]})
+    operators = registry.nic(cluster=CLUSTER, network=NETWORKS[0], ip="192.0.2.30", instance="printer", index=0).uuid
+    registry.do("nic.add", "", {"uuid": NICS[7], "mac": "aa:00:00:00:00:77", "found": True}, node(0))
+    freed = registry.nic(cluster=CLUSTER, ip="10.0.0.20")
+    registry.do("nic.delete", freed.uuid)
+    web = {"reason": "kept", "cluster": CLUSTER, "instance": "web1.example.com"}
+    for key in (f"addresses/{CLUSTER}/10.0.0.30", f"addresses/{NETWORKS[0]}/192.0.2.31", f"addresses/{CLUSTER}/10.0.0.10"):
+        registry.do("claim.reserve", key, web)
+    registry.report(node(0), {"nic": NICS[1], "state": "running", "mac": "aa:00:00:00:00:01", "ip": "10.0.0.9"})
+    before = {kind: stored(registry, kind) for kind in ("nics", "networks", "nodes", "addresses")}
+    cluster.changed()
+
+    said = registry.refused("importer.hold", NEW, reading(cluster), RENAMED)
+    assert said["kind"] == "fenced" and CLUSTER in said["detail"] and said["command"].endswith("--take-over")
+    rename(registry, cluster)
+
+    assert set(stored(registry, "imports")) == {NEW}
+    for kind in ("nics", "networks", "nodes"):
+        for uuid, each in stored(registry, kind).items():
+            was = before[kind][uuid]
+            master = f"ganeti:{NEW}" if was.get("master") == f"ganeti:{CLUSTER}" else was.get("master")
+            assert each == {**was, "cluster": NEW, **({"master": master} if master else {})}
+    nics = stored(registry, "nics")
+    assert {nics[uuid].get("master") for uuid in NICS[:3]} == {f"ganeti:{NEW}"}
+    assert nics[NICS[7]]["master"] == f"node:{NODES[0]}" and nics[operators].get("master", "registry") == "registry"
+    claims = stored(registry, "addresses")
+    assert [key for key in (*claims, *stored(registry, "macs")) if CLUSTER in key] == []
+    assert (claims[f"{NEW}/10.0.0.9"]["holder"], claims[f"{NEW}/10.0.0.9"]["contenders"]) == (NICS[1], [NICS[2]])
+    assert claims[f"{NEW}/10.0.0.10"] == {**before["addresses"][f"{CLUSTER}/10.0.0.10"], "cluster": NEW}
+    assert claims[f"{NEW}/10.0.0.20"] == before["addresses"][f"{CLUSTER}/10.0.0.20"], "its quarantine goes on"
+    assert claims[f"{NEW}/10.0.0.30"] == {"reserved": "kept", "cluster": NEW, "instance": "web1.example.com"}
+    assert claims[f"{NETWORKS[0]}/192.0.2.31"]["cluster"] == NEW
+    # the importer goes on by the new name, and what has the old one is fenced
+    registry.do("importer.hold", NEW, reading(cluster), RENAMED)
+    registry.do("nic.set", NICS[0], {"tags": ["a"]}, RENAMED)
+    assert registry.refused("importer.hold", CLUSTER, reading(cluster), Identity("importer", CLUSTER, "unix"))["kind"] == "fenced"
+
+
+def test_a_large_one_is_renamed_in_parts() -> None:
+    """Whatever it was ended by, it goes on where it was; nobody imports meanwhile."""
+    registry, cluster = checked(), Cluster()
+    cluster.network(NETWORKS[0], "blue", "10.0.0.0/16")
+    for number in range(200):
+        uuid, mac = f"{number:08x}-4444-4444-8444-444444444444", f"aa:00:00:00:00:{number:02x}"
+        more = {"network": NETWORKS[0]} if number % 2 else {}
+        cluster.nic(uuid, mac=mac, instance=f"web{number}", ip=f"10.0.0.{number}", **more)
+        cluster.instance(f"web{number}")["tags"] = [f"{name:02}{'x' * 100}" for name in range(90)]
+    cluster.changed()
+    Node(registry).read(cluster)
+    assert registry.do("importer.hold", NEW, reading(cluster))["left"] > 100
+    assert registry.refused("importer.hold", NEW, reading(cluster), RENAMED)["kind"] == "fenced"
+    assert rename(registry, cluster) > 2
+    assert {each["master"] for each in stored(registry, "nics").values()} == {f"ganeti:{NEW}"}
+    assert set(stored(registry, "imports")) == {NEW} and [key for key in registry.everything() if f"/{CLUSTER}/" in key] == []
+
+
+def test_a_network_of_its_name_is_in_the_way() -> None:
+    registry, cluster = checked(), Cluster()
+    cluster.network(NETWORKS[0], "blue")
+    Node(registry).read(cluster)
+    registry.network("blue", cluster=NEW)
+    said = registry.refused("importer.hold", NEW, reading(cluster))
+    assert said["kind"] == "exists" and "a network blue already" in said["detail"]
