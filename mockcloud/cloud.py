@@ -18,6 +18,7 @@ from mockcloud.hardware import OWN, PROFILES, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.networks import ADMINS, Networks, own_uuid
 from mockcloud.node import MockNode
+from mockcloud.own_service import OwnService, members_of
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
@@ -54,8 +55,8 @@ class Counted(NamedTuple):
 class MockCloud:
     """A cloud below the folder ``root``, which is made if need be. Its agents run when ``start`` is called.
 
-    ``sort``: that of nodes that are made, as ``create`` has it. ``service``: the socket of its registry's service; "": as before, at first
-    a registry of its own, and time is virtual then.
+    ``sort``: that of nodes that are made, as ``create`` has it. ``service``: the socket of its registry's service, or "etcd:3"
+    for one of its own over so many members; "": as before, at first a registry in this process, and time is virtual then.
 
     Raises HostRefused where its files are not what was written, TryAgain where another process is at work on it.
     """
@@ -106,8 +107,8 @@ class MockCloud:
     def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
         if self.service:
-            real = RealTime(seed)
-            return real, ServedRegistry(real, self.service)
+            real, members = RealTime(seed), members_of(self.service)
+            return real, OwnService(real, self.root, members) if members else ServedRegistry(real, self.service)
         virtual = Scheduler(seed, later)
         return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
 
