@@ -5,36 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
-import signal
 import socket
-import subprocess
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mockcloud.processes import Process
 from runtime.errors import HostRefused
 from runtime.folder import Folder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HOST = "127.0.0.1"
 MOST = 5  #: members
 STARTS, ANSWERS = 60.0, 2.0  #: seconds until members have a leader, and until one has answered
 EACH = 0.05  #: seconds from one question to the next
-#: Killed with this process, however that ends (setpriv(1)), and not by what a terminal sends to its commands.
-WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
-
-
-def begun(argv: Sequence[str], folder: str, log: str) -> subprocess.Popen[bytes]:
-    """Start a process that ends with this one. ``log``: the file for all that it says. Raises HostRefused where setpriv is missing."""
-    with open(log, "ab") as said:
-        try:
-            return subprocess.Popen(
-                [*WITH_US, *argv], cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-            )
-        except OSError as error:
-            raise HostRefused(f"cannot start {WITH_US[0]}: {error.strerror}", "it is of util-linux 2.33 or later") from None
 
 
 class Member:
@@ -42,7 +25,7 @@ class Member:
 
     def __init__(self, name: str, port: int) -> None:
         self.name, self.port = name, port
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
 
     def ask(self, path: str) -> dict[str, Any]:
         """Ask it by its gateway; nothing where it does not answer."""
@@ -56,16 +39,10 @@ class Member:
             connection.close()
         return found if isinstance(found, dict) else {}
 
-    def signal(self, number: int) -> None:
-        """Send it a signal, where it runs."""
-        if self.process is not None:
-            self.process.send_signal(number)
-
     def kill(self) -> None:
-        """End it without a warning, also where it is stopped; what it has on disk stays."""
+        """End it; what it has on disk stays."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
             self.process = None
 
 
@@ -88,18 +65,19 @@ class Etcd:
         return f"etcd://{','.join(f'{HOST}:{each.port}' for each in self.members)}"
 
     def start(self) -> None:
-        """Start those that do not run, and return when each has a leader. Raises HostRefused."""
-        begins = [each for each in self.members if each.process is None]
-        for each in begins:
+        """Start those that do not run, and return when all have a leader. Raises HostRefused."""
+        for each in self.members:
+            if each.process is not None:
+                continue
             peers = ",".join(f"{other.name}={_peer(other)}" for other in self.members)
             client = f"http://{HOST}:{each.port}"
             argv = [self._program, "--name", each.name, "--data-dir", each.name, "--initial-cluster", peers]
             argv += ["--listen-client-urls", client, "--advertise-client-urls", client]
             argv += ["--listen-peer-urls", _peer(each), "--initial-advertise-peer-urls", _peer(each)]
-            each.process = begun(argv, self._folder, f"{self._folder}/{each.name}.log")
+            each.process = Process(argv, self._folder, f"{self._folder}/{each.name}.log")
         end = time.monotonic() + STARTS
-        while late := [each for each in begins if not int(each.ask("maintenance/status").get("leader", 0))]:
-            ended = next((each for each in late if each.process is not None and each.process.poll() is not None), None)
+        while late := [each for each in self.members if not int(each.ask("maintenance/status").get("leader", 0))]:
+            ended = next((each for each in late if each.process is not None and each.process.ended), None)
             if ended is not None or time.monotonic() >= end:
                 name = (ended or late[0]).name
                 what = "has ended" if ended else f"has no leader after {STARTS:g} s"
@@ -115,16 +93,17 @@ class Etcd:
         leads = {name for name, said in status.items() if said.get("leader") and said["leader"] == said.get("header", {}).get("member_id")}
         gone = sorted(there, key=lambda each: each.name not in leads)[:number]
         for each in gone:
-            if frozen:
-                each.signal(signal.SIGSTOP)
-            else:
+            if not frozen:
                 each.kill()
+            elif each.process is not None:
+                each.process.freeze()
         self._lost += gone
 
     def back(self) -> None:
         """Let those that are lost come back, with what they have on disk. Raises HostRefused."""
         for each in self._lost:
-            each.signal(signal.SIGCONT)
+            if each.process is not None:
+                each.process.thaw()
         self._lost.clear()
         self.start()
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mockcloud.etcd import MOST, Etcd, begun
+from mockcloud.elsewhere import HTTPS
+from mockcloud.etcd import MOST, Etcd
+from mockcloud.processes import NETCOMMON, Process, done, environment
 from mockcloud.registry import Commands, ServedRegistry, socket_of
 from netregistry.client import Client, Problem
+from netregistry.reach import parsed
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.folder import Folder
 
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
 
 ETCD = re.compile("etcd:([0-9]+)", re.ASCII)
 STARTS, EACH, MADE = 60.0, 0.05, 120.0  #: seconds until a service answers, from one question to the next, until a registry is made
-COMMAND = (sys.executable, "-m", "netcommon.cli")
 
 
 def named(registry: str) -> str:
-    """Give what a registry is by the option --registry: "etcd:3" as it is, or the path of a service's socket. Raises NicInvalid."""
+    """Give what a registry is by the option --registry: "etcd:3", or https://HOST:PORT, or the path of a service's socket.
+
+    Raises NicInvalid, NoAddress.
+    """
+    if registry.startswith(HTTPS):
+        host, port = parsed(registry)
+        return f"{HTTPS}[{host}]:{port}" if ":" in host else f"{HTTPS}{host}:{port}"
     return registry if members_of(registry) else socket_of(registry)
 
 
@@ -48,7 +54,7 @@ class OwnService(ServedRegistry):
         self._folder = f"{root}/registry"
         self._socket = f"{self._folder}/run/netregistry/socket"
         self._etcd = Etcd(f"{root}/etcd", members)
-        self._service: subprocess.Popen[bytes] | None = None
+        self._service: Process | None = None
         try:
             self._etcd.start()
             self._begin()
@@ -63,28 +69,19 @@ class OwnService(ServedRegistry):
             folder.write("config.toml", f'[registry]\nstore = "{self._etcd.address}"\n'.encode(), 0o644)
         with Folder.make(f"{self._folder}/var/lib/netregistry") as kept, Folder.make(f"{self._folder}/run/netregistry"):
             if kept.read("made", 1) is None:
-                self._make()
+                done(self._argv("init"), MADE, environment())
                 kept.write("made", b"", 0o644)
         self._serve()
 
-    def _make(self) -> None:
-        try:
-            made = subprocess.run(self._argv("init"), stdin=subprocess.DEVNULL, capture_output=True, timeout=MADE, check=False)
-        except subprocess.TimeoutExpired:
-            raise HostRefused(f"the mock cloud's registry is not made after {MADE:g} s", "try again") from None
-        if made.returncode:
-            said = made.stderr.decode("utf-8", "replace").strip()
-            raise HostRefused(f"the mock cloud's registry cannot be made: {said}", "begin in another folder")
-
     def _argv(self, *words: str) -> list[str]:
-        return [*COMMAND, "--root", self._folder, "registry", *words]
+        return [*NETCOMMON, "--root", self._folder, "registry", *words]
 
     def _serve(self) -> None:
         log = f"{self._folder}/log"
-        self._service = begun(self._argv("serve"), self._folder, log)
+        self._service = Process(self._argv("serve"), self._folder, log)
         end = time.monotonic() + STARTS
         while not self._answers():
-            ended = self._service.poll() is not None
+            ended = self._service.ended
             if ended or time.monotonic() >= end:
                 what = "has ended" if ended else f"does not answer after {STARTS:g} s"
                 raise HostRefused(f"the service of the mock cloud's registry {what}", f"{log} says why")
@@ -101,7 +98,6 @@ class OwnService(ServedRegistry):
         """Kill the service."""
         if self._service is not None:
             self._service.kill()
-            self._service.wait()
             self._service = None
 
     def again(self) -> None:

@@ -6,7 +6,6 @@ Or reach the service of one, which is a process of its own.
 from __future__ import annotations
 
 import os
-import subprocess
 from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.limits import let_open
+from mockcloud.processes import done
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
@@ -115,9 +115,13 @@ class ServedRegistry(Reached):
     def __init__(self, scheduler: RealTime, path: str) -> None:
         if not served(path):
             raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
+        self._path = path
+        self._begun(scheduler, path, Client(path, "operator:root"))
+
+    def _begun(self, scheduler: RealTime, path: str, operator: Client) -> None:
+        """Begin with the way of the nodes, and the client of the operator, which is kept open."""
         let_open()
-        self.wire = Sockets(scheduler, path)
-        self._path, self._operator = path, Client(path, "operator:root")
+        self.wire, self._operator = Sockets(scheduler, path), operator
         self._loop = scheduler.loop()
         self._backs: list[tuple[str, ...]] = []  # what starts again what was ended
 
@@ -127,32 +131,21 @@ class ServedRegistry(Reached):
         return self._loop.wall()
 
     def client(self, role: str = "operator", name: str = "root") -> Client:
-        """Give a client of the registry's; the operator's is kept open."""
+        """Give a client of the registry's; the operator's is kept open. Raises HostRefused."""
         return self._operator if (role, name) == ("operator", "root") else Client(self._path, f"{role}:{name}")
 
     def lose(self, members: int, frozen: bool, commands: Commands) -> None:
         if not commands.lose:
             raise HostRefused("of the registry's etcd nobody knows how to end a member", "say it: --lose COMMAND --back COMMAND")
         self._backs.append(commands.back)
-        done(commands.lose)
+        done(commands.lose, COMMANDS)
 
     def back(self) -> None:
         while self._backs:
-            done(self._backs.pop())
+            done(self._backs.pop(), COMMANDS)
 
     def stop(self) -> None:
         self._operator.close()
-
-
-def done(command: tuple[str, ...]) -> None:
-    """Run a command of an administrator's. Raises HostRefused where it fails."""
-    try:
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMANDS, check=False)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise HostRefused(f"{escaped(' '.join(command))}: {error}") from None
-    if ended.returncode:
-        said = ended.stderr.decode("utf-8", "replace").strip()
-        raise HostRefused(f"{escaped(' '.join(command))} has ended with {ended.returncode}: {escaped(said)}")
 
 
 def socket_of(url: str) -> str:

@@ -29,9 +29,9 @@ cloud_option = click.option(
 registry_option = click.option(
     "--registry",
     default="",
-    metavar="SOCKET|etcd:N",
-    help="The socket of a registry's service on this machine, or etcd:3 for a service of its own over an etcd of three members, instead of "
-    "a registry in this process: said once, when the cloud is made.",
+    metavar="SOCKET|URL|etcd:N",
+    help="The socket of a registry's service on this machine, https://HOST:PORT of one elsewhere, or etcd:3 for a service of its own over "
+    "an etcd of three members, instead of a registry in this process: said once, when the cloud is made.",
 )
 
 

@@ -28,7 +28,7 @@ from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.mending import mend
 from netagent.dispatcher import tell
 from netregistry.client import Problem
-from runtime.errors import NetcommonError, TryAgain
+from runtime.errors import NetcommonError
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class Run:
     def _unquiet(self) -> bool:
         try:
             return bool(unquiet(self.cloud))
-        except (Problem, TryAgain):  # the service of a registry, or its etcd, has not come back yet
+        except NetcommonError:  # the service of a registry, or its etcd, has not come back yet
             return True
 
     # -- looking
@@ -313,7 +313,7 @@ class Run:
         for text in always(self.cloud):
             self._violated("always", text)
         if self.cloud.service:
-            with suppress(Problem, TryAgain):  # it may be away, or its etcd
+            with suppress(NetcommonError):  # it may be away, or its etcd
                 self._commits.look(self.cloud.registry.client())
         self._log.flush()
 
