@@ -4,6 +4,8 @@ The first line says what it is; each other one is a network, a node, a NIC, a re
 worked out of these (who has which address) or is of the past (history, quarantine, what nodes have seen) is in a backup alone.
 
 Nothing gets round the rules: what a Ganeti cluster or a node decides is asked for as that one, and everything else as the operator.
+What is changed later is not held against NICs that are there already, so NICs come before it: what their networks reserve, and whose NICs
+these are for; and a node that was forgotten joins for as long as its NICs are made.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from netregistry.rules import masters
 from netregistry.rules.reservations import Reservation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from netregistry.view import View
@@ -35,6 +37,10 @@ MOST_PARTS = 50  #: of one batch
 OWN = frozenset(("made", "joined", "epoch", "master", "imported"))
 KINDS: dict[str, Any] = {"settings": Settings, "network": Network, "node": Node, "nic": Nic, "reservation": Reservation}
 OF_OPERATOR = ""  #: in place of a role
+FORGOTTEN = "forgotten-"  #: before its UUID, the name of a node that has joined for its NICs alone
+#: Fields of a network that are not held against NICs which it has: its operator's, and its Ganeti cluster's.
+LATE = frozenset(("owners", "reserved"))
+LATE_GANETI = frozenset(("reserved", "gateway", "gateway6"))
 
 
 class Line(NamedTuple):
@@ -120,6 +126,23 @@ def wanted(line: Line) -> dict[str, Any]:
     return {name: value for name, value in write(line.value).items() if name not in OWN}
 
 
+def asked(wanted_lines: Sequence[tuple[int, Line]], there: Mapping[tuple[str, str], Line]) -> list[Step]:
+    """Give all requests by which what lines want is made, in no order. ``there``: what there is, by its name."""
+    found = [step for number, line in wanted_lines for step in steps(number, line, there.get(line.name))]
+    nodes = {line.value.uuid: line.value.name for line in (*there.values(), *(line for _, line in wanted_lines)) if line.kind == "node"}
+    asking = {step.role for step in found}
+    of_masters = {_role(line.value): (number, line.value.cluster) for number, line in wanted_lines if line.kind == "nic"}
+    for role, (number, cluster) in of_masters.items():
+        who, _, uuid = role.partition(":")
+        name, for_a_while = nodes.get(uuid, ""), FORGOTTEN + uuid
+        joins = not name and role in asking
+        if who == "node" and joins:
+            found.append(Step(3, OF_OPERATOR, "node.join", "", {"uuid": uuid, "name": for_a_while, "cluster": cluster}, 1, number))
+        if who == "node" and (joins or name == for_a_while):  # the latter by an import that was cut off
+            found.append(Step(11, OF_OPERATOR, "node.forget", uuid, {}, 1, number))
+    return found
+
+
 def steps(number: int, line: Line, there: Line | None) -> list[Step]:
     """Give the requests by which what a line wants is made. ``there``: the same thing as it is; what is so already is not asked for."""
     now = wanted(there) if there is not None else None
@@ -134,7 +157,7 @@ def steps(number: int, line: Line, there: Line | None) -> list[Step]:
         return [Step(3, OF_OPERATOR, "node.join", "", _said(value, frozenset(Node._fields) - OWN), 1, number)]
     if line.kind == "settings":
         return [Step(0, OF_OPERATOR, "settings.set", "", whole, 1, number)]
-    return [Step(7, OF_OPERATOR, "claim.reserve", line.key, whole, 1, number)]
+    return [Step(10, OF_OPERATOR, "claim.reserve", line.key, whole, 1, number)]
 
 
 def batches(todo: Iterable[Step]) -> Iterator[list[Step]]:
@@ -151,8 +174,18 @@ def batches(todo: Iterable[Step]) -> Iterator[list[Step]]:
 
 def _network(number: int, network: Network, now: dict[str, Any] | None) -> list[Step]:
     fields = frozenset(Network._fields) - OWN
-    first = fields if network.master == REGISTRY else frozenset(("uuid", "cluster", *masters.ALWAYS_GANETI, *network.imported)) & fields
-    return _in_two(number, network, now, first, fields - first, 1)
+    ganeti = frozenset(("uuid", "cluster", *masters.ALWAYS_GANETI, *network.imported)) & fields
+    own = network.master == REGISTRY
+    first, late = (fields, LATE) if own else (ganeti, (LATE_GANETI & ganeti) | (LATE - ganeti))
+    if now is not None:  # what is said there already is not changed
+        late = frozenset(name for name in late if now[name] == write(Network._field_defaults[name]))
+    found = _in_two(number, network, now, first - late, fields - first - late, 1, (1, 2, 3))
+    if now is not None and any(step.action == "network.add" for step in found):
+        return found  # it is another one, which is refused
+    for role, names in ((_role(network), late & first), (OF_OPERATOR, late - first)):
+        if said := _said(network, names):
+            found.append(Step(9, role, "network.set", network.uuid, said, 1, number))
+    return found
 
 
 def _nic(number: int, nic: Nic, now: dict[str, Any] | None) -> list[Step]:
@@ -161,23 +194,37 @@ def _nic(number: int, nic: Nic, now: dict[str, Any] | None) -> list[Step]:
     first = frozenset(("uuid", "cluster", *masters.OF_MASTER[kind])) if kind in masters.OF_MASTER else fields
     if kind == "node":
         first |= masters.ASKED_BY_NODE
-    return _in_two(number, nic, now, first, fields - first, 2 + len(nic.all_addresses) + nic.primary)
+    # what the operator has given nobody contended for then: those that contend come behind it
+    turns = (4, 5, 6) if "addresses" not in first and nic.addresses else (4, 7, 8)
+    return _in_two(number, nic, now, first, fields - first, 2 + len(nic.all_addresses) + nic.primary, turns)
 
 
 def _in_two(
-    number: int, value: Network | Nic, now: dict[str, Any] | None, first: AbstractSet[str], rest: AbstractSet[str], size: int
+    number: int,
+    value: Network | Nic,
+    now: dict[str, Any] | None,
+    first: AbstractSet[str],
+    rest: AbstractSet[str],
+    size: int,
+    turns: tuple[int, int, int],
 ) -> list[Step]:
-    """Give the step in which the master makes an object, and the one in which the operator says the rest. ``now``: what there is."""
-    kind, turn = ("network", 1) if isinstance(value, Network) else ("nic", 4)
-    who, _, name = value.master.partition(":")
-    role = {"ganeti": f"importer:{name}", "node": f"node:{name}"}.get(who, OF_OPERATOR)
-    found = []
+    """Give the step in which the master makes an object, and the one in which the operator says the rest. ``now``: what there is.
+
+    ``turns``: of the first where the operator is the master, of the first where he is not, and of the second.
+    """
+    kind, role, found = "network" if isinstance(value, Network) else "nic", _role(value), []
     if now is None or _other(value, now, first):
         body = _said(value, first) | ({"found": True} if role and kind == "nic" else {})
-        found.append(Step(turn + (1 if role else 0), role, f"{kind}.add", "", body, size, number))
+        found.append(Step(turns[1 if role else 0], role, f"{kind}.add", "", body, size, number))
     if others := _other(value, now, rest) if now is not None else _said(value, rest):
-        found.append(Step(turn + 2, OF_OPERATOR, f"{kind}.set", value.uuid, others, size, number))
+        found.append(Step(turns[2], OF_OPERATOR, f"{kind}.set", value.uuid, others, size, number))
     return found
+
+
+def _role(value: Network | Nic) -> str:
+    """Give as whom an object's master asks."""
+    who, _, name = value.master.partition(":")
+    return {"ganeti": f"importer:{name}", "node": f"node:{name}"}.get(who, OF_OPERATOR)
 
 
 def _said(value: Any, names: Iterable[str]) -> dict[str, Any]:

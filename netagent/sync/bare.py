@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node
 
 
+#: The device of a userspace datapath of Open vSwitch (ofproto-dpif.c: "ovs-" and its type), which is no port in its database.
+DATAPATH = "ovs-netdev"
+
+
 class Bare(NamedTuple):
     """A tap in use, on no record and without our mark. ``bridge``: that of the kernel of which it is a port, "" for none.
 
@@ -38,7 +42,7 @@ def is_bare(view: View, link: Link) -> bool:
 
     What has no hardware address carries no frames (a VPN's tun); an internal port of Open vSwitch's userspace datapath is the node's own.
     """
-    if link.holders < 1 or marked(link) or not link.address:
+    if link.holders < 1 or marked(link) or not link.address or link.name == DATAPATH:
         return False
     port = view.ovs_held(link.name)
     return port is None or not port.internal

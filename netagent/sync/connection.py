@@ -55,6 +55,8 @@ class Connection:
         self._strange_since: float | None = None
         self._next_beat = 0.0
         self._vain: Vain | None = None
+        self._untold: float | None = None  # since when reports that are to be told are refused, each time; there are answers
+        self._untaken = ""  # why
         self._dropped: Asking | None = None  # what was in flight when all was forgotten: it is not asked for as it was
 
     # -- what came
@@ -67,6 +69,8 @@ class Connection:
         """Note that a request was done."""
         self.heard(now)
         self._over(asked)
+        if isinstance(asked, Send):
+            self._untold = None
 
     def streamed(self, now: float) -> None:
         """Note that a line of the stream has come."""
@@ -97,7 +101,12 @@ class Connection:
         """Note that a request was not done."""
         self.reason = failure.text
         self.rest = now + pause
+        # of a service that has no reports (an older one) they are not asked for
+        if failure.kind == "epoch" or (isinstance(asked, Send) and failure.kind not in ("missing", "method")):
+            self._untaken = failure.text
+            self._untold = now if self._untold is None else self._untold
         if not failure.kind:
+            self._untold = None
             self.greeted = False  # the service may be another one when it comes back
         before = self._vain
         if asked is not None and asked is not self._dropped and self._is_repeated(asked, failure):
@@ -205,19 +214,23 @@ class Connection:
         if self.flight is None and self.greeted and self.ready:
             times.append(max(self._check_at, self.rest))
         vain = [] if self._vain is None else [self._vain.since]
+        vain += [] if self._untold is None else [self._untold]
         times += [when + SILENT for when in (self.since, self._streamed, *vain) if when + SILENT > now]
         if self._strange_since is not None and self._strange_since + PATIENT > now:
             times.append(self._strange_since + PATIENT)
         return min(times)
 
-    def alarms(self, now: float) -> dict[str, str]:
-        """Give what is wrong, by alarm; "" where nothing is."""
+    def alarms(self, now: float, telling: bool) -> dict[str, str]:
+        """Give what is wrong, by alarm; "" where nothing is. ``telling``: there are reports to be told."""
+        self._untold = self._untold if telling else None
         silent = now >= self.since + SILENT and not self.stream
         # who answers, and tells nothing: not who says why
         mute = now >= self._streamed + SILENT and self.greeted and self.can("watch", now) and self._strange_since is None and not self._lie
         vain = self.vain
         said = f"it does not do what this node asks it for: {vain.why}" if vain is not None and now >= vain.since + SILENT else ""
         strange = self._strange_since is not None and now >= self._strange_since + PATIENT
+        if not said and self._untold is not None and now >= self._untold + SILENT and not (strange or self._lie):
+            said = f"it takes no reports of this node: {self._untaken}"
         return {
             UNREACHABLE: f"it does not answer: {self.reason}" if silent else f"its stream tells nothing: {self.cut}" if mute else said,
             LYING: f"it is not believed, and the node is as before: {self._lie}" if self._lie else "",

@@ -441,7 +441,7 @@ class Machine:
 
     def _notice(self, now: float) -> None:
         self.alarm(REFUSED, self._refused())
-        for name, text in self.line.alarms(now).items():
+        for name, text in self.line.alarms(now, self.outbox.telling).items():
             self.alarm(name, text)
 
     def _refused(self) -> str:

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from netagent.sync.messages import Local, Looked, Send
-from netagent.sync.reading import report_of
+from netagent.sync.reading import OF_REGISTRY, note, report_of, said_of
 from netregistry.model.codec import Invalid, read, write
 from netregistry.model.nic import Report
 from netregistry.model.node import About
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
-LONGEST_NOTE = 255  #: bytes
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
-OF_REGISTRY = frozenset(("moved_to", "came", "came_from", "settles"))  #: what of a report is not a node's to say
 
 
 class Sent(NamedTuple):
@@ -34,7 +32,7 @@ class Sent(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """What the registry has refused by itself. ``said``: that; the hash of what there is on the node; None: that a NIC is gone."""
+    """Keep what the registry has refused by itself. ``said``: that; the hash of what there is on the node; None: that a NIC is gone."""
 
     why: str
     said: Sent | int | None
@@ -92,7 +90,12 @@ class Outbox:
         """Count what is to be told, in flight or not."""
         aside = sum(1 for each in self.aside if each not in self.dirty)
         about = self.about + self._reads_about + (self._about_flying != 0)
-        return len(self.dirty) + len(self._reading) + len(self._flying) + about + aside + len(self.unclear)
+        return sum(map(len, (self.dirty, self._reading, self._flying, self.unclear))) + about + aside
+
+    @property
+    def telling(self) -> bool:
+        """Tell whether anything is to be told that is neither left aside nor unclear, in flight or not."""
+        return self.flight is not None or self.due or bool(self._reading) or self._reads_about
 
     def batch(self) -> tuple[tuple[str, ...], bool]:
         """Take what is to be looked at for the next request: NICs, and whether also what there is on the node."""
@@ -128,9 +131,7 @@ class Outbox:
             report = self._report(uuid, local, looked.wall, kept)
             self.absent.discard(uuid)
             sent = None if report is None else _sent(report)
-            if sent == before:
-                self._agreed(uuid)
-            elif not self._is_refused(uuid, sent):
+            if not self._is_known(uuid, sent, before):
                 flying[uuid] = sent
                 if report is None:
                     removed.append(uuid)
@@ -143,9 +144,7 @@ class Outbox:
             self.about = True  # it is looked at again
         elif reads_about:
             about = hash(looked.about)
-            if about == self._about_told:
-                self._agreed(ABOUT)
-            elif not self._is_refused(ABOUT, about):
+            if not self._is_known(ABOUT, about, self._about_told):
                 self._about_flying = about
                 body[ABOUT] = write(looked.about)
         if not flying and not self._about_flying:
@@ -159,9 +158,11 @@ class Outbox:
         self.aside.pop(what, None)
         self._alone.discard(what)
 
-    def _is_refused(self, what: str, said: Sent | int | None) -> bool:
-        aside = self.aside.get(what)
-        return aside is not None and aside.said == said
+    def _is_known(self, what: str, said: Sent | int | None, before: Sent | int | None) -> bool:
+        """Tell whether the registry has something as it is, or has refused that."""
+        if said == before:
+            self._agreed(what)
+        return said == before or (what in self.aside and self.aside[what].said == said)
 
     def _report(self, uuid: str, local: Local | None, wall: float, kept: bool) -> Report | None:
         """Give what is to be said of a NIC; None: nothing. One that is not here is stopped as long as it is wanted."""
@@ -170,7 +171,7 @@ class Outbox:
         return Report(uuid, STOPPED, since=wall) if kept and (uuid in self.told or uuid in self.absent) else None
 
     def _said(self, uuid: str, local: Local) -> Report:
-        return local.report._replace(refused=_note(self._refused(uuid) or self.noted.get(uuid, "")))
+        return local.report._replace(refused=note(self._refused(uuid) or self.noted.get(uuid, "")))
 
     def knows(self, uuid: str, local: Local) -> bool:
         """Tell whether the registry has a NIC from us as it is."""
@@ -257,7 +258,7 @@ class Outbox:
         has = dict(map(report_of, reports := list(reports)))
         self.told, self.noted = {}, {}
         for each in reports:
-            said = _read(each) if counts else None
+            said = said_of(each) if counts else None
             self.told[each["nic"]] = _sent(said) if said is not None else Sent(has[each["nic"]], 0)
             if said is not None and said.refused:
                 self.noted[said.nic] = said.refused
@@ -295,19 +296,5 @@ class Outbox:
             self.dirty.setdefault(uuid)
 
 
-def _read(said: Mapping[str, Any]) -> Report | None:
-    """Read what the registry lists of a NIC; None for what this version has not said."""
-    try:
-        return read(Report, {name: value for name, value in said.items() if name not in OF_REGISTRY})
-    except Invalid:
-        return None
-
-
 def _sent(report: Report) -> Sent:
     return Sent(report.state, hash(report) or 1)
-
-
-def _note(text: str) -> str:
-    """Give a text as a report can have it: printable, and short."""
-    found = "".join(each if each.isprintable() else " " for each in text)
-    return found.encode("utf-8", "replace")[:LONGEST_NOTE].decode("utf-8", "ignore")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync.messages import Option, Wanted
 from netcommon.options.tags import value_of
+from netregistry.model.codec import Invalid, read
 from netregistry.model.kinds import FOREVER
+from netregistry.model.nic import Report
 from netregistry.rules.masters import OF_NODE
 from runtime import validate
 from runtime.errors import NetcommonError, escaped
@@ -21,6 +23,8 @@ THINGS = frozenset(("nic", "network", "options"))
 MOST_OPTIONS = 100  #: of one NIC
 LONGEST_TEXT = 1024
 LONGEST_EPOCH = 64
+LONGEST_NOTE = 255  #: bytes
+OF_REGISTRY = frozenset(("moved_to", "came", "came_from", "settles"))  #: what of a report is not a node's to say
 ADDRESS = "ip"  #: the field of a NIC's address: of a node's NIC the operator may change it too
 UNKNOWN = -1  #: the number of a revision that is not said
 
@@ -101,6 +105,20 @@ def report_of(said: Mapping[str, Any]) -> tuple[str, str]:
     if not (isinstance(uuid, str) and validate.is_uuid(uuid) and isinstance(state, str)):
         raise Lie(f"no report of a NIC: {escaped(str(uuid)[:80])}, {escaped(str(state)[:80])}")
     return uuid, state
+
+
+def said_of(said: Mapping[str, Any]) -> Report | None:
+    """Read what a node has said of a NIC, as the registry lists it; None for what this version has not said."""
+    try:
+        return read(Report, {name: value for name, value in said.items() if name not in OF_REGISTRY})
+    except Invalid:
+        return None
+
+
+def note(text: str) -> str:
+    """Give a text as a report can have it: printable, and short."""
+    found = "".join(each if each.isprintable() else " " for each in text)
+    return found.encode("utf-8", "replace")[:LONGEST_NOTE].decode("utf-8", "ignore")
 
 
 def wanted_of(line: Told) -> Wanted:

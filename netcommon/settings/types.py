@@ -40,11 +40,9 @@ class Listen(NamedTuple):
     def read(self, value: Any) -> object:
         if not isinstance(value, str) or not value.isprintable():
             raise ValueError
-        if not value:
-            return value
-        if value.startswith("/"):
-            if value.endswith("/") or len(value.encode()) > 107:  # sun_path, unix(7)
-                raise ValueError
+        if value.startswith("/") and (value.endswith("/") or len(value.encode()) > 107):  # sun_path, unix(7)
+            raise ValueError
+        if not value or value.startswith("/"):
             return value
         host, colon, port = value.rpartition(":")
         six = host.startswith("[") and host.endswith("]")

@@ -28,7 +28,7 @@ class NotMaster(HostRefused):
 
 
 class _Kept(NamedTuple):
-    """Of the cluster with this UUID: the other master that was seen last, and the latest serial of its configuration; and those before."""
+    """Remember the other master seen last of the cluster with this UUID, the latest serial of its configuration, and those before."""
 
     uuid: kinds.Uuid
     master: kinds.Uuid

@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Of which configuration an importer asks. ``seen``: another master, the one before; null where its node has known none."""
+    """Name the configuration of which an importer asks. ``seen``: another master, the one before; null where its node has known none."""
 
     uuid: kinds.Uuid
     master: kinds.Uuid

@@ -13,6 +13,7 @@ from netregistry.rules import masters
 
 if TYPE_CHECKING:
     from netregistry.draft import Draft
+    from netregistry.model.nic import Nic
     from netregistry.request import Part
 
 #: What may be said of a network; its cluster and UUID at its beginning alone.
@@ -94,6 +95,15 @@ def delete(draft: Draft, part: Part) -> Done:
         raise Refused("in-use", detail, count=len(nics), nics=[nic.uuid for nic in nics[:MOST_LISTED]])
     draft.delete(key)  # claims without a holder are swept by the leader: there may be thousands
     return Done(200, key, write(network))
+
+
+def moved(nic: Nic, before: Network | None, network: Network | None) -> Nic:
+    """Take from a NIC that is in another network the further addresses that are not of that: where it was they go to others."""
+    if network is not None:
+        kept = [each for each in nic.addresses if network.holds(each)]
+    else:
+        kept = [each for each in nic.addresses if before is None or not before.holds(each)]
+    return nic._replace(addresses=tuple(kept))
 
 
 def forced(part: Part) -> bool:

@@ -11,7 +11,7 @@ from netregistry.model.nic import Nic
 from netregistry.refusal import Refused
 from netregistry.request import ANY, Done, matched
 from netregistry.rules import allocation, claims, masters
-from netregistry.rules.networks import forced
+from netregistry.rules.networks import forced, moved
 from netregistry.rules.nodes import MOST_NICS
 from runtime.errors import NicInvalid
 
@@ -214,7 +214,7 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     if after.network and network is None:
         raise Invalid("network", after.network, "the UUID of a network that is there")
     if draft.who.role == "importer" and before is not None and before.network != after.network:
-        after = _moved(after, draft.network(before.network), network)
+        after = moved(after, draft.network(before.network), network)
     # what somebody else has changed since then (owners, subnets, which options there are) is not held against another field
     # and what an importer has found is there, by its own cluster's word
     node, placed = draft.who.role == "node", before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)
@@ -237,15 +237,6 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
                 draft.put(keys.nic(other.uuid), other._replace(primary=False))
     draft.put(keys.nic(after.uuid), after)
     return Done(200 if before else 201, keys.nic(after.uuid), write(after))
-
-
-def _moved(nic: Nic, before: Network | None, network: Network | None) -> Nic:
-    """Take from a NIC that is in another network the further addresses that are not of that: where it was they go to others."""
-    if network is not None:
-        kept = [each for each in nic.addresses if network.holds(each)]
-    else:
-        kept = [each for each in nic.addresses if before is None or not before.holds(each)]
-    return nic._replace(addresses=tuple(kept))
 
 
 def _may_be_in(network: Network, nic: Nic, found: bool) -> None:

@@ -229,7 +229,7 @@ def import_(
         raise HostRefused(f"cannot read {file}: {error.strerror}", "name a file that export has written") from None
     with client(app) as asked:
         there = {line.name: line for _number, line in exchange.decoded(asked.export())}
-        todo = [step for number, line in lines for step in exchange.steps(number, line, there.get(line.name))]
+        todo = exchange.asked(lines, there)
         batches = list(exchange.batches(todo))
         refused = _rehearsed(app, batches, progress) if dry_run else _made(app, batches, progress)
     asked_for = {step.line for step in todo}

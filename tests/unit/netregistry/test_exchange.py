@@ -43,7 +43,7 @@ def identity(role: str) -> Identity:
 def brought_in(registry: Registry, data: Iterable[bytes]) -> list[tuple[int, Response]]:
     """Ask for all that the lines want; give what was refused, with the number of a line of each batch."""
     there = {line.name: line for _number, line in exchange.decoded(exported(registry))}
-    todo = [step for number, line in exchange.decoded(data) for step in exchange.steps(number, line, there.get(line.name))]
+    todo = exchange.asked(list(exchange.decoded(data)), there)
     refused = []
     for batch in exchange.batches(todo):
         response = registry.ask("batch", "", {"parts": [step.part for step in batch]}, identity(batch[0].role))
@@ -89,7 +89,18 @@ def full(chance: random.Random) -> Registry:
         if chance.random() < 0.1:
             registry.do("nic.delete", uuid, {"force": True})
     registry.do("claim.reserve", f"addresses/{networks[0]}/192.0.2.200", {"reason": "printer"})
+    if chance.random() < 0.5:
+        changed_later(registry, *networks)
     return registry
+
+
+def changed_later(registry: Registry, plain: str, ganetis: str) -> None:
+    """Change what is not held against NICs that are there: what is reserved, whose NICs are in a network, which nodes there are."""
+    reserved = [{"first": "192.0.2.1", "last": "192.0.2.60"}, {"first": "192.0.2.200", "last": "192.0.2.250"}]
+    registry.do("network.set", plain, {"reserved": reserved, "owners": ["alice"]})
+    registry.do("network.set", ganetis, {"reserved": [{"first": "2001:db8::1", "last": "2001:db8::ff"}]}, GANETI)
+    registry.do("network.set", ganetis, {"owners": ["bob"]})
+    registry.do("node.forget", NODES[1], {})
 
 
 @given(st.integers(0, 1 << 32))
@@ -108,10 +119,53 @@ def test_what_was_exported_is_made_again(seed: int) -> None:
 def test_an_import_that_was_cut_off_goes_on(seed: int, cut: int) -> None:
     data = exported(full(random.Random(seed)))
     again = Registry()
-    todo = [step for number, line in exchange.decoded(data) for step in exchange.steps(number, line, None)]
+    todo = exchange.asked(list(exchange.decoded(data)), {})
     for batch in list(exchange.batches(todo))[:cut]:
         assert again.ask("batch", "", {"parts": [step.part for step in batch]}, identity(batch[0].role)).status == 200
     assert brought_in(again, data) == [] and plain(exported(again)) == plain(data)
+
+
+def test_what_was_changed_later_is_not_held_against_the_nics(registry: Registry) -> None:
+    blue, green = registry.network("blue", "192.0.2.0/24"), registry.network("green", "198.51.100.0/24")
+    kept = registry.nic(network=blue, instance="web1", index=0, allocate=["ipv4"])
+    registry.nic(network=green, instance="web2", index=0, allocate=["ipv4"], owner="alice")
+    gone = registry.nic(registry.join(0), mac="02:00:00:00:00:09", instance="old", index=0)
+    registry.do("network.set", blue, {"reserved": [{"first": kept.ip, "last": kept.ip}]})
+    registry.do("network.set", green, {"owners": ["bob"]})
+    registry.do("node.forget", NODES[0], {})
+    again = Registry(seed=9)
+    assert brought_in(again, exported(registry)) == [] and plain(exported(again)) == plain(exported(registry))
+    made = again.local.view.nic(gone.uuid)
+    assert made is not None and made.master == f"node:{NODES[0]}" and not again.local.view.all("nodes")
+    refused = again.ask("nic.add", "", {"network": green, "instance": "web3", "index": 0, "owner": "alice"})
+    assert refused.status == 403, "the network is for others' NICs from now on"
+
+
+def test_no_node_is_left_of_an_import_that_was_cut_off(registry: Registry) -> None:
+    who = registry.join(0)
+    registry.nic(who, mac="02:00:00:00:00:09", instance="old", index=0)
+    registry.do("node.forget", NODES[0], {})
+    data = exported(registry)
+    batches = list(exchange.batches(exchange.asked(list(exchange.decoded(data)), {})))
+    assert len(batches) == 3
+    for cut in range(4):
+        again = Registry()
+        for batch in batches[:cut]:
+            again.do("batch", "", {"parts": [step.part for step in batch]}, identity(batch[0].role))
+        assert brought_in(again, data) == [] and plain(exported(again)) == plain(data), cut
+
+
+def test_who_had_an_address_before_others_contended_for_it_has_it_again(registry: Registry) -> None:
+    network = registry.do("network.add", "", {"name": "g", "subnet": "198.51.100.0/24", "subnet6": "2001:db8::/64"}, GANETI)["uuid"]
+    first = registry.do("nic.add", "", {"network": network, "instance": "web1", "index": 0, "mac": "aa:00:00:00:00:01"}, GANETI)["uuid"]
+    registry.do("nic.set", first, {"addresses": ["2001:db8::5"]})
+    other = {"network": network, "instance": "web2", "index": 0, "mac": "aa:00:00:00:00:02", "ip": "198.51.100.5"}
+    registry.do("nic.add", "", other | {"uuid": "00000000-0000-4000-8000-000000000001", "ip": "2001:db8::5"}, GANETI)
+    again = Registry()
+    assert brought_in(again, exported(registry)) == [] and plain(exported(again)) == plain(exported(registry))
+    claims = [view.get(f"addresses/{network}/2001:db8::5") for view in (registry.local.view, again.local.view)]
+    assert claims[0] == claims[1]._replace(**{name: getattr(claims[0], name) for name in ("freed", "until", "last")})
+    assert claims[0].holder == first and claims[0].contenders
 
 
 def test_what_is_there_otherwise_is_refused(registry: Registry) -> None:
@@ -121,6 +175,17 @@ def test_what_is_there_otherwise_is_refused(registry: Registry) -> None:
         registry.do("nic.set", nic.uuid, changed)
         ((_line, response),) = brought_in(registry, data)
         assert response.status == 409 and "there is a NIC" in response.body["detail"]
+
+
+def test_what_a_network_reserves_there_otherwise_is_refused(registry: Registry) -> None:
+    network = registry.network("blue", "192.0.2.0/24", reserved=[{"first": "192.0.2.7", "last": "192.0.2.7"}], owners=["alice"])
+    data = exported(registry)
+    eight = [{"first": "192.0.2.8", "last": "192.0.2.8"}]
+    for changed in ({"owners": ["bob"]}, {"owners": ["alice"], "reserved": eight}, {"owners": [], "reserved": [], "mtu": 1400}):
+        registry.do("network.set", network, changed)
+        before = registry.everything()
+        ((_line, response),) = brought_in(registry, data)
+        assert response.status == 409 and "there is a network" in response.body["detail"] and registry.everything() == before
 
 
 @pytest.mark.parametrize(

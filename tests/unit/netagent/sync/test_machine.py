@@ -706,6 +706,49 @@ def test_a_service_that_goes_on_telling_and_does_not_do_what_it_is_asked_is_an_a
     assert turned.alarms["registry"] == "" and turned.machine.line.vain is None
 
 
+@pytest.mark.parametrize("kind", ["stale", "forbidden", "epoch"])
+def test_a_service_that_refuses_each_time_what_is_reported_is_an_alarm(kind: str) -> None:
+    """It is asked something else in between, and answers that: two registries behind the node's addresses, or a copy of the node."""
+    turned = Turned(Rules(first=(9e9, 9e9), every=9e9))
+    turned.begun(nic(0))
+    turned.tell(Marked(turned.up(0)))
+    since, refused = 0.0, 0
+    while not refused or turned.now < since + 100.0:
+        turned.passes(1.0)
+        if turned.machine.line.stream:
+            turned.told(ready="e:200")
+        for each in list(turned.asked):
+            turned.asked.remove(each)
+            if isinstance(each, Send):
+                since, refused = since or turned.now, refused + 1
+                turned.tell(Failed(Failure(kind, "these are not yours to say")))
+            elif isinstance(each, Hello):
+                turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+            elif isinstance(each, AskNode):
+                turned.tell(Answered({"reports": "e:5"}, "e:11"))
+            elif isinstance(each, List):
+                turned.tell(Answered([], "e:11"))
+            elif isinstance(each, Close):
+                turned.tell(Ended(Failure("", "it was closed")))
+        said = turned.alarms.get("registry", "")
+        assert ("not yours" in said) == bool(since and turned.now >= since + 60.0), (said, since, turned.now)
+    assert refused > 10
+    while not any(isinstance(each, Send) for each in turned.asked):
+        turned.passes(1.0)
+        for each in [each for each in turned.asked if isinstance(each, Hello | AskNode | List)]:
+            turned.asked.remove(each)
+            bodies: dict[type, Any] = {
+                Hello: {"epoch": "e", "abilities": ["watch"], "actions": ACTIONS},
+                AskNode: {"reports": "e:5"},
+                List: [],
+            }
+            turned.tell(Answered(bodies[type(each)], "e:11"))
+    turned.asked = [each for each in turned.asked if isinstance(each, Send)]
+    turned.take(Send)
+    turned.tell(Answered({}, "e:300"))
+    assert turned.alarms["registry"] == ""
+
+
 def test_what_was_on_its_way_to_a_registry_that_is_another_is_not_waited_for(turned: Turned) -> None:
     """It is not sent again as it was: that it was not answered is no alarm."""
     turned.begun(nic(0))

@@ -192,7 +192,7 @@ def test_drift_is_told_beside_what_cannot_be_looked_at(agent: Agent, sim: Sim, s
 
 
 def test_taps_that_cannot_be_a_guest_s_of_it_keep_no_nic_in_the_registry(agent: Agent, sim: Sim, service: Served) -> None:
-    """Where devices bear no mark, any tap in use held all removals back: a VPN's, and a bridge's own in a userspace Open vSwitch."""
+    """Hold no removal back for taps of others, where devices bear no mark: a VPN's, and a bridge's own in a userspace Open vSwitch."""
     sim.settings = sim.settings._replace(tap_alias=False)
     switch, other = sim.host.kernel.named("ovs0"), sim.host.kernel.named("br2")
     assert switch is not None and switch.holders == 1 and other is not None
@@ -252,7 +252,7 @@ def test_who_is_on_his_way_is_looked_at_again(
 
 
 def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent, sim: Sim, service: Served) -> None:
-    """What its record tells is told, also where it was changed; what is not there is stopped, and nothing of it goes."""
+    """Tell what its record tells, also where it was changed; what is not there is stopped, and nothing of it goes."""
     sim.tap("tap1")
     with agent.running() as sync:
         for number in (0, 1):

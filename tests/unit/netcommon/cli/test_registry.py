@@ -317,6 +317,28 @@ def test_what_was_exported_is_brought_into_another_registry(cli: Cli, tmp_path: 
         assert "line 8" in other("registry", "import", file, status=64).stderr
 
 
+def test_nics_of_a_forgotten_node_are_brought_into_another_registry(cli: Cli, tmp_path: Path) -> None:
+    file, other = str(cli.root / "lines"), Cli(tmp_path / "other")
+    (other.root / "run/netregistry").mkdir(parents=True)
+    for each in (cli, other):
+        each("registry", "init")
+    with running(cli) as service:
+        node = service.join(0)
+        added = {"action": "nic.add", "body": {"mac": "02:00:00:00:00:09", "instance": "old", "index": 0, "found": True}}
+        node.change("POST", "batch", {"parts": [added]})
+        cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+        cli("registry", "nic", "add", "network=blue", "instance=web1", "index=0", "allocate=ipv4")
+        cli("registry", "network", "set", "blue", "owners=bob")
+        cli("registry", "node", "forget", "node0")
+        cli("registry", "export", file)
+    with running(other):
+        assert other("registry", "import", file, "--dry-run").stdout == "3 would be made, 1 there already, 0 would be refused\n"
+        assert other("registry", "import", file).stdout == "3 made, 1 there already, 0 refused\n"
+        assert other("registry", "import", file).stdout == "0 made, 4 there already, 0 refused\n"
+        assert not json.loads(other("registry", "node", "list", "--json").stdout)["items"]
+        assert other("registry", "nic", "show", "old/0").stdout.count(NODES[0])
+
+
 def test_nothing_stays_of_what_there_is_no_room_for(cli: Cli, service: Served) -> None:
     cli("registry", "network", "add", "blue")
     file, limits = cli.root / "lines", resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -484,7 +484,7 @@ def test_a_master_between_that_could_not_import(registry: Registry) -> None:
 
 
 def test_a_master_again_begins_anew(registry: Registry) -> None:
-    """Where the master between could not import: whoever saw the first one only before that one has not become the master after it."""
+    """Count who saw the first master only before one that could not import as none that has become the master after it."""
     one, two, cluster = Node(registry), Node(registry), small()
     one.read(cluster)
     two.sees(cluster)

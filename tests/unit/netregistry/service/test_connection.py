@@ -153,7 +153,9 @@ def test_a_stream_that_is_superseded_is_ended_at_once_though_nobody_reads_it(tmp
             wait_until(waits(channel), 10, "that no more goes out")
             with opened(service, asked.encode()):
                 wait_until(lambda: ended(first), 10, "the end of the first one")
-                assert (streams.count, streams.nodes(), channel.waiting) == (1, {NODES[0]: NODES[3]}, 0)
+                wait_until(
+                    lambda: (streams.count, streams.nodes(), channel.waiting) == (1, {NODES[0]: NODES[3]}, 0), 10, "the second alone"
+                )
             assert not all_of(first).endswith(b"\r\n0\r\n\r\n")
 
 

@@ -1,4 +1,4 @@
-"""What a connection takes ahead: no body is inflated, and what is sent behind a request waits until that is answered."""
+"""Take little ahead on a connection: no body is inflated, and what is sent behind a request waits until that is answered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST = 1 << 20
 
 
 class Wire(asyncio.Transport):
-    """What is written, and whether anything is read; ``pauses``: how often it was told to read nothing."""
+    """Note what is written, and whether anything is read; ``pauses``: how often it was told to read nothing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -342,7 +342,7 @@ def test_a_stream_goes_on_behind_a_restart_of_the_service(tmp_path: Path) -> Non
 
 
 def test_a_service_that_is_started_takes_in_so_many_commits_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an etcd keeps the registry tens of thousands would take half a minute, for which nobody is answered."""
+    """Take in thousands at most: over an etcd tens of thousands take half a minute, for which nobody is answered."""
     monkeypatch.setattr(recent, "BEFORE", 5)
     SqliteStore.create(str(tmp_path / "registry.sqlite"), "first").close()
     (tmp_path / "run").mkdir()
