@@ -21,6 +21,7 @@ from mockcloud.scenarios.file import Scenario, Step, parsed
 from mockcloud.scenarios.running import Result, play
 from mockcloud.scenarios.writing import text
 from mockcloud.sysinfo import node_uuid
+from netagent.sync.driver import ABOUT_OFTEN
 from netregistry.stores.base import Batch, Changed
 from runtime.errors import HostRefused, TryAgain
 from runtime.folder import TEMPORARY
@@ -386,7 +387,7 @@ def test_what_does_not_fit_when_all_is_quiet_is_seen(cloud: MockCloud) -> None:
     commits = Commits()
     cloud.registry.listen(lambda registry: commits.begin(registry.items()))
     perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "8mbit"}})
-    cloud.scheduler.passes(5.0)
+    cloud.scheduler.passes(ABOUT_OFTEN + 1.0)  # each node has looked by then at what there is on it, which is a mark for a moment
     assert settled(cloud, commits) == []
     wanted = next(Path(cloud.root, "servers", SECOND, "var/lib/netcommon/wanted").glob("*.json"))
     kept = wanted.read_text()
