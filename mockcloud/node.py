@@ -15,7 +15,7 @@ from mockcloud.killing import Frozen, Killed
 from mockcloud.namespace.host import NamespaceHost
 from mockcloud.namespace.sources import KernelSources
 from mockcloud.replaced.locks import Table
-from mockcloud.replaced.pool import InlinePool
+from mockcloud.replaced.pool import InlinePool, at_once
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
 from mockcloud.replaced.transport.session import Session
@@ -135,6 +135,7 @@ class MockNode:
             make_parse=lambda: from_json,
             make_launcher=lambda _environ: no_scripts,
             make_session=self._session,
+            aside=at_once,
             trim=lambda: None,
             frugal=True,
         )

@@ -10,8 +10,8 @@ from mockcloud import limits
 from mockcloud.cli.opened import cloud_option, done, registry_option
 from mockcloud.cli.output import answer
 from mockcloud.hardware import PROFILES
+from mockcloud.own_service import named
 from mockcloud.parameters import LONGEST
-from mockcloud.registry import socket_of
 from mockcloud.served.client import served
 from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look
 from netcommon.cli.output import json_option, say, table
@@ -167,7 +167,7 @@ def _nodes(found: dict[str, Any], as_json: bool) -> None:
 
 def _fit(number: int, folder: str, registry: str, depth: str) -> None:
     """Refuse more nodes than fit before a cloud is begun; who serves one refuses them itself. Raises HostRefused, NicInvalid."""
-    sockets = limits.SOCKETS if registry and socket_of(registry) else 0
+    sockets = limits.SOCKETS if registry and named(registry) else 0
     if not served(folder):
         limits.check(number, limits.room(folder, sockets=sockets, depth=depth, there=len(look(folder).nodes)))
 

@@ -13,6 +13,11 @@ from netagent.reconcile.keyed_pool import Job, Key, Keyed
 LONGEST = 0.004  #: seconds until a free thread has begun what it was given
 
 
+def at_once(_name: str, work: Callable[[], None]) -> None:
+    """Do at once what an agent has a thread of its own for."""
+    work()
+
+
 class InlinePool:
     """A netagent.reconcile.keyed_pool.Works. What is slept for while a piece is done is how long it takes.
 

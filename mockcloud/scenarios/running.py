@@ -10,6 +10,7 @@ import os
 import re
 import weakref
 from collections import deque
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from random import Random
@@ -84,7 +85,7 @@ def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, 
     Raises HostRefused, and what a task of a cloud that begins raises.
     """
     opened = _descriptors()
-    cloud = MockCloud(root, seed, scenario.profile)
+    cloud = MockCloud(root, seed, scenario.profile, f"etcd:{scenario.etcd}" if scenario.etcd else "")
     log = Log(file, cloud.root)
     run = Run(cloud, scenario.steps, seed, hasty, log)
     try:
@@ -168,7 +169,8 @@ class Run:
     def begin(self) -> None:
         """Start all agents. Raises HostRefused, TryAgain."""
         self.cloud.ready([each.uuid for each in sysinfo.look(self.cloud.root).nodes], BEGIN)
-        self.cloud.own.listen(lambda registry: self._commits.begin(registry.items()))
+        if not self.cloud.service:
+            self.cloud.own.listen(lambda registry: self._commits.begin(registry.items()))
         self._began, self._first = self._scheduler.now, self._scheduler.steps
         self._look()
 
@@ -294,9 +296,15 @@ class Run:
     def _calm(self) -> None:
         """Let time pass until all is quiet, or it does not become so."""
         end = self._scheduler.now + QUIET
-        while unquiet(self.cloud) and self._scheduler.now < end:
+        while self._unquiet() and self._scheduler.now < end:
             self._scheduler.passes(CALM)
             self._check()
+
+    def _unquiet(self) -> bool:
+        try:
+            return bool(unquiet(self.cloud))
+        except NetcommonError:  # the service of a registry, or its etcd, has not come back yet
+            return True
 
     # -- looking
 
@@ -304,6 +312,9 @@ class Run:
         self._loop.after(LOOK, self._look)
         for text in always(self.cloud):
             self._violated("always", text)
+        if self.cloud.service:
+            with suppress(NetcommonError):  # it may be away, or its etcd
+                self._commits.look(self.cloud.registry.client())
         self._log.flush()
 
     def _check(self) -> None:
