@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mockcloud.registry import ServedRegistry
 from netregistry import credentials, joining
-from netregistry.client import Client, Problem
+from netregistry.client import Client
 from netregistry.reach import parsed
 from runtime.errors import HostRefused, NetcommonError, escaped
 from runtime.paths import Paths
@@ -33,8 +33,13 @@ class RegistryElsewhere(ServedRegistry):
         if found is None or parsed(url) not in map(parsed, found.addresses):
             what = f"this machine is no operator of the registry at {escaped(url)}"
             raise HostRefused(what, "netcommon registry token create operator NAME on its machine, netcommon registry join URL TOKEN here")
-        self._begun(scheduler, "", Client(found.places([url])))
-        self._operator.get("")
+        operator = Client(found.places([url]))
+        try:
+            operator.get("")
+        except BaseException:
+            operator.close()
+            raise
+        self._use(scheduler, "", operator)
 
     def client(self, role: str = "operator", name: str = "root") -> Client:
         """Give the operator's client, which is kept open; a node has its own, by its certificate. Raises HostRefused."""
@@ -72,6 +77,6 @@ class RegistryElsewhere(ServedRegistry):
         try:
             joining.join(lib, [self._url], token, node)
         except BaseException:
-            with suppress(NetcommonError, Problem):
+            with suppress(NetcommonError):
                 self._operator.change("DELETE", f"tokens/{token.id}")
             raise

@@ -39,6 +39,11 @@ class Member:
             connection.close()
         return found if isinstance(found, dict) else {}
 
+    @property
+    def ended(self) -> bool:
+        """Tell whether it does not run."""
+        return self.process is None or self.process.ended
+
     def kill(self) -> None:
         """End it; what it has on disk stays."""
         if self.process is not None:
@@ -65,9 +70,21 @@ class Etcd:
         return f"etcd://{','.join(f'{HOST}:{each.port}' for each in self.members)}"
 
     def start(self) -> None:
-        """Start those that do not run, and return when all have a leader. Raises HostRefused."""
+        """Start all, and return when all have a leader. Raises HostRefused."""
+        self._run()
+        end = time.monotonic() + STARTS
+        while late := [each for each in self.members if not int(each.ask("maintenance/status").get("leader", 0))]:
+            ended = next((each for each in late if each.ended), None)
+            if ended is not None or time.monotonic() >= end:
+                name = (ended or late[0]).name
+                what = "has ended" if ended else f"has no leader after {STARTS:g} s"
+                raise HostRefused(f"member {name} of the mock cloud's etcd {what}", f"{self._folder}/{name}.log says why")
+            time.sleep(EACH)
+
+    def _run(self) -> None:
+        """Start those that do not run. Raises HostRefused."""
         for each in self.members:
-            if each.process is not None:
+            if not each.ended:
                 continue
             peers = ",".join(f"{other.name}={_peer(other)}" for other in self.members)
             client = f"http://{HOST}:{each.port}"
@@ -75,14 +92,6 @@ class Etcd:
             argv += ["--listen-client-urls", client, "--advertise-client-urls", client]
             argv += ["--listen-peer-urls", _peer(each), "--initial-advertise-peer-urls", _peer(each)]
             each.process = Process(argv, self._folder, f"{self._folder}/{each.name}.log")
-        end = time.monotonic() + STARTS
-        while late := [each for each in self.members if not int(each.ask("maintenance/status").get("leader", 0))]:
-            ended = next((each for each in late if each.process is not None and each.process.ended), None)
-            if ended is not None or time.monotonic() >= end:
-                name = (ended or late[0]).name
-                what = "has ended" if ended else f"has no leader after {STARTS:g} s"
-                raise HostRefused(f"member {name} of the mock cloud's etcd {what}", f"{self._folder}/{name}.log says why")
-            time.sleep(EACH)
 
     def lose(self, number: int, frozen: bool) -> None:
         """Kill so many members that run, or stop them without an end; the one that leads first. Raises HostRefused."""
@@ -100,12 +109,12 @@ class Etcd:
         self._lost += gone
 
     def back(self) -> None:
-        """Let those that are lost come back, with what they have on disk. Raises HostRefused."""
+        """Let those that are lost come back, with what they have on disk; nobody waits until they take part. Raises HostRefused."""
         for each in self._lost:
             if each.process is not None:
                 each.process.thaw()
         self._lost.clear()
-        self.start()
+        self._run()
 
     def stop(self) -> None:
         """Kill all."""

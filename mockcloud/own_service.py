@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from runtime.folder import Folder
 if TYPE_CHECKING:
     from mockcloud.replaced.scheduler import RealTime
 
-ETCD = re.compile("etcd:([0-9]+)", re.ASCII)
-STARTS, EACH, MADE = 60.0, 0.05, 120.0  #: seconds until a service answers, from one question to the next, until a registry is made
+ETCD = "etcd:"
+STARTS, EACH, MAKING = 60.0, 0.05, 120.0  #: seconds until a service answers, from one question to the next, until a registry is made
+STATE, BEGUN, MADE = "state", b"begun", b"made"  #: a file, and what it says: the registry may be there in part, or is there as a whole
 
 
 def named(registry: str) -> str:
@@ -36,12 +37,12 @@ def named(registry: str) -> str:
 
 def members_of(registry: str) -> int:
     """Give how many members the etcd has that a registry is to be kept in, "etcd:3"; 0 for another sort of registry. Raises NicInvalid."""
-    found = ETCD.fullmatch(registry)
-    if found is None:
+    if not registry.startswith(ETCD):
         return 0
-    if not 1 <= int(found[1][:9]) <= MOST:
+    number = registry.removeprefix(ETCD)
+    if number not in map(str, range(1, MOST + 1)):
         raise NicInvalid("--registry", registry, f"etcd:NUMBER, from 1 to {MOST} members")
-    return int(found[1])
+    return int(number)
 
 
 class OwnService(ServedRegistry):
@@ -52,39 +53,55 @@ class OwnService(ServedRegistry):
 
     def __init__(self, scheduler: RealTime, root: str, members: int) -> None:
         self._folder = f"{root}/registry"
+        self._kept, self._log = f"{self._folder}/var/lib/netregistry", f"{self._folder}/log"
         self._socket = f"{self._folder}/run/netregistry/socket"
+        self._made = self._begun(f"{root}/etcd")
         self._etcd = Etcd(f"{root}/etcd", members)
         self._service: Process | None = None
         try:
             self._etcd.start()
-            self._begin()
+            self._make()
+            self._serve()
             super().__init__(scheduler, self._socket)
         except BaseException:
             self._end()
             raise
 
-    def _begin(self) -> None:
-        """Start the service, over a registry that is made if need be."""
+    def _begun(self, etcd: str) -> bool:
+        """Tell whether the registry is made; note that it is begun, and remove what is left of a command that was killed at that."""
+        with Folder.make(self._folder) as folder:
+            found = folder.read(STATE, 16)
+            if found == BEGUN:
+                for left in (etcd, self._kept):
+                    shutil.rmtree(left, ignore_errors=True)
+            elif found is None:
+                folder.write(STATE, BEGUN, 0o644)
+        return found == MADE
+
+    def _make(self) -> None:
+        """Write the settings, which name ports of now, and make the registry if need be. Raises HostRefused."""
         with Folder.make(f"{self._folder}/etc/netcommon") as folder:
             folder.write("config.toml", f'[registry]\nstore = "{self._etcd.address}"\n'.encode(), 0o644)
-        with Folder.make(f"{self._folder}/var/lib/netregistry") as kept, Folder.make(f"{self._folder}/run/netregistry"):
-            if kept.read("made", 1) is None:
-                done(self._argv("init"), MADE, environment())
-                kept.write("made", b"", 0o644)
-        self._serve()
+        with Folder.make(self._folder) as folder, Folder.make(self._kept), Folder.make(f"{self._folder}/run/netregistry"):
+            if not self._made:
+                done(self._argv("init"), MAKING, environment())
+                folder.write(STATE, MADE, 0o644)
 
     def _argv(self, *words: str) -> list[str]:
         return [*NETCOMMON, "--root", self._folder, "registry", *words]
 
+    def _run(self) -> Process:
+        return Process(self._argv("serve"), self._folder, self._log)
+
     def _serve(self) -> None:
-        log = f"{self._folder}/log"
-        self._service = Process(self._argv("serve"), self._folder, log)
+        """Start the service, and return when it answers. Raises HostRefused."""
+        self._service = self._run()
         end = time.monotonic() + STARTS
         while not self._answers():
             ended = self._service.ended
             if ended or time.monotonic() >= end:
                 what = "has ended" if ended else f"does not answer after {STARTS:g} s"
-                raise HostRefused(f"the service of the mock cloud's registry {what}", f"{log} says why")
+                raise HostRefused(f"the service of the mock cloud's registry {what}", f"{self._log} says why")
             time.sleep(EACH)
 
     def _answers(self) -> bool:
@@ -101,9 +118,9 @@ class OwnService(ServedRegistry):
             self._service = None
 
     def again(self) -> None:
-        """Start the service again. Raises HostRefused."""
-        if self._service is None:
-            self._serve()
+        """Start the service again, where it does not run; nobody waits until it answers. Raises HostRefused."""
+        if self._service is None or self._service.ended:
+            self._service = self._run()
 
     def lose(self, members: int, frozen: bool, commands: Commands) -> None:
         """Lose members of the etcd. Raises HostRefused."""
@@ -113,9 +130,11 @@ class OwnService(ServedRegistry):
             self._etcd.lose(members, frozen)
 
     def back(self) -> None:
-        """Let them come back. Raises HostRefused."""
+        """Let them come back, and a service that has ended without them. Raises HostRefused."""
         super().back()
         self._etcd.back()
+        if self._service is not None:
+            self.again()
 
     def stop(self) -> None:
         """End all of it; what is on disk stays."""

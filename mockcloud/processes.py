@@ -67,7 +67,8 @@ def done(command: Sequence[str], seconds: float, environ: Mapping[str, str] | No
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise HostRefused(f"{shown}: {escaped(str(error))}") from None
     if ended.returncode:
-        raise HostRefused(f"{shown} has ended with {ended.returncode}: {escaped(ended.stderr.decode('utf-8', 'replace').strip())}")
+        why = ended.stderr.decode("utf-8", "replace").strip()
+        raise HostRefused(f"{shown} has ended with {ended.returncode}{f': {escaped(why)}' if why else ''}")
 
 
 def environment() -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -116,14 +117,14 @@ class ServedRegistry(Reached):
         if not served(path):
             raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
         self._path = path
-        self._begun(scheduler, path, Client(path, "operator:root"))
+        self._use(scheduler, path, Client(path, "operator:root"))
 
-    def _begun(self, scheduler: RealTime, path: str, operator: Client) -> None:
-        """Begin with the way of the nodes, and the client of the operator, which is kept open."""
+    def _use(self, scheduler: RealTime, path: str, operator: Client) -> None:
+        """Use a way for the nodes, and a client for the operator, which is kept open. ``path``: as Sockets."""
         let_open()
         self.wire, self._operator = Sockets(scheduler, path), operator
         self._loop = scheduler.loop()
-        self._backs: list[tuple[str, ...]] = []  # what starts again what was ended
+        self._backs: list[tuple[str, ...]] = []  #: commands that bring back what others have ended
 
     @property
     def now(self) -> float:
@@ -136,9 +137,14 @@ class ServedRegistry(Reached):
 
     def lose(self, members: int, frozen: bool, commands: Commands) -> None:
         if not commands.lose:
-            raise HostRefused("of the registry's etcd nobody knows how to end a member", "say it: --lose COMMAND --back COMMAND")
+            raise HostRefused("it is not known how to end a member of the registry's etcd", "--lose COMMAND and --back COMMAND say how")
+        try:
+            done(commands.lose, COMMANDS)
+        except HostRefused:
+            with suppress(HostRefused):
+                done(commands.back, COMMANDS)  # a command that has failed may have ended the member all the same
+            raise
         self._backs.append(commands.back)
-        done(commands.lose, COMMANDS)
 
     def back(self) -> None:
         while self._backs:

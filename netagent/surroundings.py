@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from runtime.locks import Gates, Locking
     from runtime.store import Parse
 
-    Aside = Callable[[str, Callable[[], None]], None]
+Aside = Callable[[str, Callable[[], None]], None]  #: does a piece of work that waits for others, under a name
 
 
 class MakePool(Protocol):
@@ -49,7 +49,7 @@ class MakePool(Protocol):
 
 
 def in_thread(name: str, work: Callable[[], None]) -> None:
-    """Do something in a thread of its own."""
+    """Do a piece of work in a thread of its own, which does not keep the process alive."""
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
@@ -80,7 +80,7 @@ class Surroundings(NamedTuple):
     make_parse: Callable[[], Parse] = RecordCache  #: what makes a record of a file's bytes
     make_launcher: Callable[[Mapping[str, str]], Execute] = launcher  #: of the site's scripts
     make_session: MakeSession | None = None  #: to the registry; None: netagent.sync.session, which is loaded where it is needed
-    aside: Aside = in_thread  #: does what waits for others, and tells the loop of what came of it
+    aside: Aside = in_thread  #: the work tells the loop what has come of it
     trim: Callable[[], None] = allocator.trim  #: called after what has used much memory
     frugal: bool = False  #: the folders of records are closed after each piece of work
 

@@ -116,7 +116,7 @@ class RealTime(Scheduler):
         self.attend(descriptor, lambda _events: pump())
 
     def _settled(self) -> None:
-        """See nothing: what comes is attended to."""
+        """Do nothing: descriptors are attended to when something comes."""
 
     def real(self, descriptor: int, loop: NodeLoop) -> None:
         self.attend(descriptor, lambda _events: loop.readable(descriptor))

@@ -160,8 +160,8 @@ def _starts(cloud: MockCloud, _node: str) -> None:
     cloud.registry.again()
 
 
-def _lost(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
-    """Lose members of the registry's etcd. Raises NicInvalid where one of the two commands is missing, or is none."""
+def _lose(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
+    """Lose members of the registry's etcd. Raises NicInvalid where one of the two commands is missing or cannot be split; HostRefused."""
     made = {}
     for name, other in (("lose", "back"), ("back", "lose")):
         try:
@@ -173,7 +173,7 @@ def _lost(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
     cloud.registry.lose(given["members"], given["how"] == "frozen", Commands(**made))
 
 
-def _found(cloud: MockCloud, _node: str) -> None:
+def _come_back(cloud: MockCloud, _node: str) -> None:
     cloud.registry.back()
 
 
@@ -256,12 +256,12 @@ FAULTS: dict[str, Fault] = {
         "Let members of the registry's etcd be lost, and come back.",
         {
             "members": Parameter(1, "How many, the one that leads first.", 1, MOST),
-            "how": Parameter("killed", "Whether they are killed, or stand still.", choices=("killed", "frozen")),
+            "how": Parameter("killed", "They are killed, or stand still.", choices=("killed", "frozen")),
             "lose": Parameter("", "The program, with its arguments, that ends a member of an etcd that is not the mock cloud's."),
-            "back": Parameter("", "The one that starts it again."),
+            "back": Parameter("", "The program, with its arguments, that starts that member again."),
         },
-        _lost,
-        _found,
+        _lose,
+        _come_back,
         False,
     ),
     "backup": Fault("Copy the registry.", {}, lambda cloud, _node, _given: cloud.own.backup(f"{cloud.root}/{BACKUP}"), None, False),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import time
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 BEGIN = 30.0  #: seconds until all nodes are in step at the beginning
 LOOK = 1.0  #: seconds between two looks at what must always be so
+SHARE = 10  #: what a registry in another process lists is asked for in one part in so many of the time
 QUIET, CALM = 300.0, 2.0  #: seconds until all is quiet at the end, and between two looks at that
 ARRIVED = 5.0  #: seconds until what is on its way to a node is there, where the registry is not slow
 UNHEARD = {"events", "disk"}  #: faults after which a node does not know what has happened before it compares all
@@ -136,6 +138,7 @@ class Run:
         self._commits = Commits()
         self._loop = self._scheduler.loop()
         self._coming: list[Step] = []  # faults that strike when so many actions were run
+        self._listed = 0.0  # monotonic seconds before which a registry in another process is not listed again
         self._over = 0.0  # when the last fault that has struck is over
         self.left: list[weakref.ref[Any]] = []
 
@@ -288,6 +291,8 @@ class Run:
         self._scheduler.passes(settle)
         self._calm()
         self._check()
+        if self.cloud.service:
+            self._list()
         for text in settled(self.cloud, self._commits):
             self._violated("settled", text)
         if self._hasty and self.violations:
@@ -312,10 +317,16 @@ class Run:
         self._loop.after(LOOK, self._look)
         for text in always(self.cloud):
             self._violated("always", text)
-        if self.cloud.service:
-            with suppress(NetcommonError):  # it may be away, or its etcd
-                self._commits.look(self.cloud.registry.client())
+        if self.cloud.service and time.monotonic() >= self._listed:
+            self._list()
         self._log.flush()
+
+    def _list(self) -> None:
+        """Look at what a registry in another process lists; the next time so much later that the nodes have most of the time."""
+        begun = time.monotonic()
+        with suppress(NetcommonError):  # it may be away, or its etcd
+            self._commits.look(self.cloud.registry.client())
+        self._listed = time.monotonic() + SHARE * (time.monotonic() - begun)
 
     def _check(self) -> None:
         self._log.flush()

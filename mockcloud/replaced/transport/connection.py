@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mockcloud.replaced.transport.link import link_to
 from mockcloud.replaced.transport.session import DEAF, MUTE
+from netregistry.reach import CONNECTING
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Connection:
             except (NetcommonError, OSError) as error:
                 self._fail(error)
                 return
+            self._loop.after(CONNECTING, partial(self._late, self._link))
         data = question.data or b""
         role = f"node:{self._node}" if self.place.says_role else ""  # elsewhere the certificate says it
         headers = {"Host": "localhost", **question.headers(role), "Content-Length": str(len(data))}
@@ -71,6 +73,19 @@ class Connection:
     def _fail(self, error: Exception) -> None:
         self.close()
         self._failed(error)
+
+    def _late(self, made: Link) -> None:
+        """Go on to the next address where one has not taken the connection in time, as netregistry.reach does."""
+        if made is not self._link or not made.connecting:
+            return
+        self._way.scheduler.neglect(made.fileno())
+        try:
+            made.give_up()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._loop.after(CONNECTING, partial(self._late, made))
+        self._go_on(made)
 
     def _go_on(self, made: Link) -> None:
         """Connect, and send what waits, as far as it goes now."""

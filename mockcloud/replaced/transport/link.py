@@ -35,6 +35,15 @@ class Link(ABC):
         Raises BlockingIOError where nothing tells when it may go on; OSError.
         """
 
+    @property
+    def connecting(self) -> bool:
+        """Tell whether the other side has neither taken nor refused the connection yet."""
+        return False
+
+    def give_up(self) -> None:
+        """Go on to the next address, which is another descriptor. Raises OSError where there is none."""
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
     @abstractmethod
     def send(self, data: bytes) -> int:
         """Send some of it; tell how much. Raises BlockingIOError, OSError."""
@@ -84,7 +93,10 @@ class UnixLink(Link):
 
 
 class TlsLink(Link):
-    """TLS, at the first of a host's addresses that takes connections."""
+    """TLS, at the first of a host's addresses that takes connections. Raises OSError where none does.
+
+    The one thing that is waited for is the resolver: a name that it is slow to find holds all nodes.
+    """
 
     def __init__(self, host: str, port: int, context: ssl.SSLContext) -> None:
         self._host, self._context = host, context
@@ -94,11 +106,10 @@ class TlsLink(Link):
         self._connecting = False
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLSocket | None = None
-        self._next()
+        self._next(OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL)))
 
-    def _next(self) -> None:
-        """Begin to connect to the next address. Raises OSError where that fails at once, and there is no other."""
-        refused: OSError = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    def _next(self, refused: OSError) -> None:
+        """Begin to connect to the next address. Raises OSError where there is none: ``refused``, or what another one has said since."""
         for family, address in self._addresses:
             self._close()
             self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -108,6 +119,7 @@ class TlsLink(Link):
                 self._connecting = True
                 return
             refused = OSError(number, os.strerror(number))
+        self._close()
         raise refused
 
     def fileno(self) -> int:
@@ -135,22 +147,26 @@ class TlsLink(Link):
 
     def _connected(self) -> bool:
         """Tell whether the connection is there, of this address or the next. Raises OSError where the last one refuses it."""
-        made = self._socket
-        if made is None:
+        if self._socket is None:
             return True
-        waiting = select.poll()
-        waiting.register(made, select.POLLOUT)
-        if not waiting.poll(0):
+        if self.connecting:
             return False
-        number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number == 0:
             return True
-        refused = OSError(number, os.strerror(number))
-        try:
-            self._next()
-        except ConnectionRefusedError:
-            raise refused from None
+        self._next(OSError(number, os.strerror(number)))
         return False
+
+    @property
+    def connecting(self) -> bool:
+        if self._socket is None or not self._connecting:
+            return False
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLOUT)
+        return not waiting.poll(0)
+
+    def give_up(self) -> None:
+        self._next(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def send(self, data: bytes) -> int:
         try:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +20,8 @@ from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting
 from mockcloud.own_service import named
+from mockcloud.replaced.transport import connection, link
+from mockcloud.replaced.transport import session as transport
 from mockcloud.sysinfo import node_uuid
 from netregistry import credentials
 from netregistry.client import Problem
@@ -112,11 +118,46 @@ def test_a_node_that_is_revoked_is_cut_off_alone_and_joins_again(cloud: MockClou
     until(cloud, lambda: sorted(standing(cloud)) == ["in step"] * NODES, "it has joined again")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let streams be over soon when nothing comes: the service gives a sign of life each second."""
+    monkeypatch.setattr(transport, "SILENT", 3.0 * slowness())
+
+
+@pytest.mark.usefixtures("impatient")
 def test_what_was_cut_off_comes_back(cloud: MockCloud) -> None:
     cloud.registry.wire.cut[FIRST] = "both"
     until(cloud, lambda: standing(cloud)[0] == "away", "it is away", 60.0)
     cloud.registry.wire.cut.clear()
     until(cloud, lambda: standing(cloud) == ["in step"] * NODES, "it is back", 60.0)
+
+
+def test_an_address_that_is_silent_is_passed_over(cloud: MockCloud, registry: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One takes no connection and refuses none, one refuses; the service is at the last one."""
+    with ExitStack() as stack:
+        closed = stack.enter_context(socket.socket())
+        closed.bind(("127.0.0.1", 0))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", each) for each in (full(stack), closed.getsockname())]
+        found += socket.getaddrinfo("localhost", registry.port, type=socket.SOCK_STREAM)
+        monkeypatch.setattr(link, "socket", SimpleNamespace(**{**vars(socket), "getaddrinfo": lambda *_given, **_more: found}))
+        monkeypatch.setattr(connection, "CONNECTING", 0.2)
+        cloud.stop([FIRST])
+        cloud.start(0.0)
+        until(cloud, lambda: standing(cloud) == ["in step"] * NODES, "it has found the address that answers", 15.0)
+
+
+def full(stack: ExitStack) -> Any:
+    """Give an address at which connections wait to be accepted, as many as may: the kernel drops what asks for another (listen(2))."""
+    made = stack.enter_context(socket.socket())
+    made.bind(("127.0.0.1", 0))
+    made.listen(0)
+    for _ in range(100):
+        asking = stack.enter_context(socket.socket())
+        asking.setblocking(False)
+        asking.connect_ex(made.getsockname())
+        if not select.select([], [asking], [], 0.2)[1]:
+            return made.getsockname()
+    raise AssertionError("all are let in")
 
 
 def test_another_process_goes_on_and_nodes_are_deleted_with_their_certificates(registry: Secured, home: str, tmp_path: Path) -> None:
