@@ -72,8 +72,18 @@ def missing(root: str, hooks: str) -> list[str]:
     """
     if not manifest.read(root).wanted("ganeti"):
         return []
-    called = [resolved(root, f"{PKGLIBDIR}/{door}") for door in DOORS]
-    return [path for path in called if os.path.isfile(outside(root, path)) and not is_door(outside(root, path), hooks)]
+    called = (_no_door(root, f"{PKGLIBDIR}/{door}", hooks) for door in DOORS)
+    return [path for path in called if path]
+
+
+def _no_door(root: str, called: str, hooks: str) -> str:
+    """Return the script to which ``called`` leads, if it is no door of ours; "" where it is one, or nothing is there."""
+    path = resolved(root, called)
+    while os.path.isfile(outside(root, path)) and not is_door(outside(root, path), hooks):
+        before, path = path, resolved(root, called)
+        if path == before:
+            return path
+    return ""  # a link that was led elsewhere meanwhile has been followed anew: what is said is of one moment
 
 
 def folders(root: str) -> list[str]:

@@ -100,7 +100,7 @@ TABLE: Sequence[Row] = (
             "ovsdb-server tells of a row as it is when it gets to it: a new one has its number by then, or is told of once more",
             by_chance=True,
         )
-        for name in ("tap0", "tap1", "tap2", "tap3", "ovs0", "ovs1", "ovsf", "fake0", "nothing")
+        for name in (*(f"tap{number}" for number in range(10)), *(f"ovs{end}" for end in "0129fgh"), "fake0", "nothing")
     ),
     *(
         Row(

@@ -17,7 +17,7 @@ from tests.support.node import Node
 from tests.support.routed import FAR4, FAR6, GATEWAY4, TABLE, Site, drift, options, reaches
 from tests.support.rundoor import rundoor
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 HOST = {4: "192.0.2.5", 6: "2001:db8:f::5"}
 FAR = {4: FAR4, 6: FAR6}

@@ -11,7 +11,7 @@
     bench    tests/bench, last and alone; in a full run the minutes of rebuilding, and of a large registry on an etcd, too
     guard    the machine's own network is as before
 
-Three processes share the files of kernel, in nine parts, each in namespaces of its own, and two those of unit, in six: many tests wait.
+Four processes share the files of kernel, in twelve parts, each in namespaces of its own, and two those of unit, in six: many tests wait.
 
 --full runs every case instead of a sample, file by file (four at a time of kernel, two of fault and of unit, which goes folder by folder:
 the longest first), and remembers in the cache what has passed: called again on the same tree, it goes on where it was. --lane may be
@@ -69,9 +69,8 @@ LONGEST = (
     ),
     *(f"tests/unit/{name}/" for name in ("netcommon/lifecycle", "netagent/sync")),
 )
-AT_ONCE = {"unit": 2, "kernel": 3, "fault": 2}  #: processes of a lane; of fault in a full run: beside the others it has time
-LAST = 4  #: of kernel in a full run, whose files mostly wait, and which is at it when the others have ended
-PARTS = {"unit": 6, "kernel": 9, "fault": 3}  #: of a lane's files: who has ended with one takes the next, so that all end together
+AT_ONCE = {"unit": 2, "kernel": 4, "fault": 2}  #: processes of a lane, many of which wait; of fault in a full run
+PARTS = {"unit": 6, "kernel": 12, "fault": 3}  #: of a lane's files: who has ended with one takes the next, so that all end together
 FULL_TIMES = 4  #: as long as otherwise a file may take in a full run
 SHOWN = 25  #: files of a lane whose time is said
 #: What many processes do together is timed in these for minutes: in a full run they come last and alone, as bench does.
@@ -274,7 +273,7 @@ def unit(options: Options) -> Result:
 
 def kernel(options: Options) -> Result:
     """Everything else that the running kernel can do."""
-    return rooted(options, "kernel", kernel_folders(), LAST if options.full else AT_ONCE["kernel"], PARTS["kernel"])
+    return rooted(options, "kernel", kernel_folders(), AT_ONCE["kernel"], PARTS["kernel"])
 
 
 def kernel_folders() -> list[str]:

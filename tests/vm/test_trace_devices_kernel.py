@@ -30,6 +30,7 @@ def one() -> Frames:
     return frames
 
 
+@pytest.mark.slow
 def test_a_dummy() -> None:
     lines = ["link add x0 type dummy", "link set x0 up", f"route add {NET4} dev x0"]
     assert outcome(said(one(), lines)) == [("", True)]
@@ -63,7 +64,7 @@ def test_an_ipvlan_takes_what_is_for_its_addresses(other: Namespace, moved: bool
     assert found == [("tap0", False), ("" if moved else "node", False)]
 
 
-@pytest.mark.parametrize("bridged", [True, False])
+@pytest.mark.parametrize("bridged", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_vlan_interface_of_another_namespace(other: Namespace, bridged: bool) -> None:
     """It takes the frames of its VLAN before the bridge whose port the device is."""
     frames = Frames(at.BRIDGED if bridged else at.ROUTED)
@@ -79,7 +80,7 @@ def test_a_vlan_interface_of_another_namespace(other: Namespace, bridged: bool) 
     assert found[0] == ("", False) and found[1][1]
 
 
-@pytest.mark.parametrize("hook", ["", "ingress", "egress"])
+@pytest.mark.parametrize("hook", [pytest.param("", marks=pytest.mark.slow), "ingress", "egress"])
 def test_what_stands_at_a_port_of_a_bond(hook: str) -> None:
     """A frame that comes or leaves by the bond does so by a port of it, and meets what stands there."""
     frames = Frames(at.ROUTED)

@@ -180,6 +180,20 @@ def test_ganetis_hook_says_what_it_cannot_do(unseen: Unseen) -> None:
     assert "NICs come up without us" in system.lines[-1] and "is in the way" in system.lines[-1]
 
 
+def test_a_link_that_is_led_elsewhere_while_it_is_followed(unseen: Unseen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script is named that Ganeti calls from now on, not the link in front of which our door stood a moment ago."""
+    system = unseen.system
+    assert not system.at(CALLED).is_symlink()  # our door stands before Ganeti's own link
+
+    def is_door(path: str, hooks: str) -> bool:
+        monkeypatch.undo()
+        unseen.led()
+        return versions.is_door(path, hooks)
+
+    monkeypatch.setattr(versions, "is_door", is_door)
+    assert versions.missing(str(system.root), str(system.hooks)) == ["/usr/lib/ganeti/3.5/usr/lib/ganeti/kvm-ifup"]
+
+
 @pytest.mark.parametrize("case", ["uninstalled", "no Ganeti"])
 def test_where_we_are_not_wanted_nothing_is_done(unseen: Unseen, case: str) -> None:
     system = unseen.led()

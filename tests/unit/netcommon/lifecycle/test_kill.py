@@ -92,7 +92,7 @@ def foreign(sim: Sim) -> object:
 @pytest.mark.parametrize("name", STORIES)
 def test_gc_brings_the_host_back(tmp_path: Path, name: str) -> None:
     """The devices gone, one gc leaves nothing: no object, no record, no link, no temporary file."""
-    for life in sample(lives(STORIES[name], tmp_path / "whole"), 5):
+    for life in sample(lives(STORIES[name], tmp_path / "whole"), 3):
         sim = killed(STORIES[name], tmp_path / str(life), life)
         sim.host.remove_link("tap0")
         sim.gc()
@@ -106,7 +106,7 @@ def test_gc_brings_the_host_back(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in STORIES if name.startswith(("up, ", "down, "))])
 def test_gc_while_the_device_lives(tmp_path: Path, name: str) -> None:
     """A hook that died half-way is undone from the living device as well; one that had not begun to write has changed nothing."""
-    for life in sample(lives(STORIES[name], tmp_path / "whole"), 7):
+    for life in sample(lives(STORIES[name], tmp_path / "whole"), 5):
         sim = killed(STORIES[name], tmp_path / str(life), life)
         whole = [record for record in sim.records() if record.state == "up"]
         sim.gc()
@@ -125,7 +125,7 @@ def test_up_again_makes_it_whole(tmp_path: Path, name: str) -> None:
     if "death" in name:
         replug(fresh)
     fresh.up(one)
-    for life in sample(lives(STORIES[name], tmp_path / "whole"), 5):
+    for life in sample(lives(STORIES[name], tmp_path / "whole"), 3):
         sim = killed(STORIES[name], tmp_path / str(life), life)
         sim.up(one)
         assert sim.picture() == fresh.picture(), life

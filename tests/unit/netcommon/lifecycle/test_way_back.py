@@ -161,7 +161,7 @@ def test_killed_anywhere(tmp_path: Path, change: str, after: str) -> None:
     """Never undone: the next repair, or up, leads to what it was, or to what it was to become."""
     first, second = two(change)
     was, now, _count = ends(tmp_path / "whole", first, second)
-    for life in sample(lives(tmp_path / "lives", first, second), 5):
+    for life in sample(lives(tmp_path / "lives", first, second), 3):
         sim = made(tmp_path / str(life), first)
         with Mortal(sim, life) as mortal:
             sim.up(second)
@@ -235,7 +235,7 @@ def test_it_goes_with_its_device_all_the_same(tmp_path: Path) -> None:
 def killed_in(folder: Path, change: str) -> Iterator[tuple[int, Sim, Nic]]:
     """Machines whose change was killed, wherever that leaves it on record."""
     first, second = two(change)
-    for life in sample(lives(folder / "lives", first, second), 6):
+    for life in sample(lives(folder / "lives", first, second), 4):
         sim = made(folder / str(life), first)
         with Mortal(sim, life):
             sim.up(second)
