@@ -147,7 +147,8 @@ class MockCloud:
     def _fits(self, number: int, there: int, depth: str = TREE, running: int = 0) -> None:
         """Raise HostRefused where this machine cannot hold so many nodes, ``there`` of which are on disk, and ``running`` run."""
         sockets = limits.SOCKETS if self.service else 0
-        limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running))
+        tls = self.service.startswith(HTTPS)
+        limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running, tls=tls))
 
     def _others(self) -> None:
         """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,6 +117,17 @@ def test_a_node_that_is_revoked_is_cut_off_alone_and_joins_again(cloud: MockClou
     cloud.registry.join(FIRST, "mock1", Paths.under(lib.removesuffix("/var/lib/netcommon")))
     cloud.start(0.0)
     until(cloud, lambda: sorted(standing(cloud)) == ["in step"] * NODES, "it has joined again")
+
+
+def test_a_certificate_is_not_renewed_while_its_node_is_cut_off(cloud: MockCloud) -> None:
+    done: list[str] = []
+    cloud.registry.wire.cut[FIRST] = "answers"
+    for node in FIRST, SECOND:
+        cloud.nodes[node].around().aside("registry-renewal", partial(done.append, node))
+    cloud.scheduler.passes(1.2)
+    assert done == [SECOND]
+    cloud.registry.wire.cut.clear()
+    until(cloud, lambda: done == [SECOND, FIRST], "it is asked when the node is no more")
 
 
 @pytest.fixture
