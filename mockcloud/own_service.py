@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import suppress
@@ -11,9 +12,9 @@ from mockcloud.elsewhere import HTTPS
 from mockcloud.etcd import MOST, Etcd
 from mockcloud.processes import NETCOMMON, Process, done, environment
 from mockcloud.registry import Commands, ServedRegistry, socket_of
-from netregistry.client import Client, Problem
+from netregistry.client import Client
 from netregistry.reach import parsed
-from runtime.errors import HostRefused, NetcommonError, NicInvalid
+from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -68,13 +69,18 @@ class OwnService(ServedRegistry):
             raise
 
     def _begun(self, etcd: str) -> bool:
-        """Tell whether the registry is made; note that it is begun, and remove what is left of a command that was killed at that."""
+        """Tell whether the registry is made; note that it is begun, and remove what is left of a command that was killed at that.
+
+        Raises HostRefused where somebody else's folders are in the way.
+        """
         with Folder.make(self._folder) as folder:
             found = folder.read(STATE, 16)
-            if found == BEGUN:
-                for left in (etcd, self._kept):
-                    shutil.rmtree(left, ignore_errors=True)
-            elif found is None:
+            for there in filter(os.path.lexists, (etcd, self._kept)):
+                if found is None:
+                    raise HostRefused(f"{escaped(there)} is there already, and no mock cloud's", "begin the cloud in another folder")
+                if found == BEGUN:
+                    shutil.rmtree(there, ignore_errors=True)
+            if found is None:
                 folder.write(STATE, BEGUN, 0o644)
         return found == MADE
 
@@ -105,7 +111,7 @@ class OwnService(ServedRegistry):
             time.sleep(EACH)
 
     def _answers(self) -> bool:
-        with suppress(NetcommonError, Problem, OSError), Client(self._socket, "operator:root") as asking:
+        with suppress(NetcommonError, OSError), Client(self._socket, "operator:root") as asking:
             return bool(asking.get("").body)
         return False
 

@@ -241,3 +241,11 @@ def test_nodes_have_most_of_the_time_while_a_registry_is_listed(cloud: MockCloud
         until(cloud, lambda: looks[0] > 1, "it is listed again")
     finally:
         run.end()
+
+
+def test_a_folder_of_others_is_not_taken_for_that_of_an_etcd(tmp_path: Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    for _ in range(2):
+        with pytest.raises(HostRefused, match="/etcd' is there already, and no mock cloud's"):
+            MockCloud(str(tmp_path), service="etcd:1")
+    assert (tmp_path / "etcd").exists()
