@@ -231,12 +231,17 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     if after.primary and not after.instance:
         raise Invalid("primary", True, "a NIC of an instance")
     claims.change(draft, before, after, found)
-    if after.primary:
-        for other in draft.nics("instance", after.cluster, after.instance):
-            if other.primary and other.uuid != after.uuid:
-                draft.put(keys.nic(other.uuid), other._replace(primary=False))
-    draft.put(keys.nic(after.uuid), after)
+    keep(draft, after)
     return Done(200 if before else 201, keys.nic(after.uuid), write(after))
+
+
+def keep(draft: Draft, nic: Nic) -> None:
+    """Write a NIC; where it is the primary one of its instance, no other is."""
+    if nic.primary:
+        for other in draft.nics("instance", nic.cluster, nic.instance):
+            if other.primary and other.uuid != nic.uuid:
+                draft.put(keys.nic(other.uuid), other._replace(primary=False))
+    draft.put(keys.nic(nic.uuid), nic)
 
 
 def _may_be_in(network: Network, nic: Nic, found: bool) -> None:

@@ -94,6 +94,19 @@ def test_all_goes_with_the_name() -> None:
     assert registry.refused("importer.hold", CLUSTER, reading(cluster), Identity("importer", CLUSTER, "unix"))["kind"] == "fenced"
 
 
+def test_an_instance_that_is_there_by_both_names_has_one_primary_nic() -> None:
+    """Some of its NICs were given the new name already, as a node of the cluster that joins again gives it to those that it defines."""
+    registry, cluster = checked(), Cluster()
+    cluster.nic(NICS[0], ip="192.0.2.9")
+    Node(registry).read(cluster)
+    registry.do("nic.set", NICS[0], {"primary": True})
+    instance = stored(registry, "nics")[NICS[0]]["instance"]
+    other = registry.nic(cluster=NEW, instance=instance, index=5, primary=True).uuid
+    rename(registry, cluster)
+    primary = {uuid: nic.get("primary", False) for uuid, nic in stored(registry, "nics").items()}
+    assert primary == {NICS[0]: True, other: False}
+
+
 def test_a_large_one_is_renamed_in_parts() -> None:
     """Whatever it was ended by, it goes on where it was; nobody imports meanwhile."""
     registry, cluster = large()
