@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 COMMAND = "netcommon registry import --ganeti --take-over"
 
+OTHERS = (
+    "another cluster is imported as {0}, {1}: where it was renamed too, take that over first ("
+    + COMMAND
+    + ", on its master, {2} as far as is known); where it is gone for good, delete its NICs and networks first, with --force"
+)
+
 
 class _Target(NamedTuple):
     target: kinds.Imported
@@ -32,7 +38,8 @@ class _Target(NamedTuple):
 def hold(draft: Draft, part: Part) -> Done:
     """Let an importer go on, and note how far it is; the target is the cluster. An operator lets any configuration be the one.
 
-    Where the cluster has had another name all that is of it is renamed, in parts: as long as anything is ``left`` he asks again.
+    Where the cluster has had another name all that is of it is renamed, in parts: as long as anything is ``left`` he asks again. What
+    another cluster of the new name has would be this one's then, and deleted by its next import: as long as there is any he is refused.
     """
     cluster = read(_Target, {"target": part.target}).target
     asked, key = read(Reading, part.body), keys.imported(cluster)
@@ -50,12 +57,21 @@ def hold(draft: Draft, part: Part) -> Done:
             since = there.since if _goes_on(there, asked) else asked.serial
     elif other is not None:
         name, before = other
+        if there is not None and there.uuid != asked.uuid:
+            if _has(draft, cluster):
+                raise Refused("exists", OTHERS.format(cluster, there.uuid, there.node), node=there.node)
+            draft.delete(key)
         if left := renaming.renamed(draft, name, cluster):
             return Done(200, keys.imported(name), {**write(before), "left": left})
         draft.delete(keys.imported(name))
     made = Import(asked.uuid, asked.master, asked.node, asked.serial, since, draft.now)
     draft.put(key, made)
     return Done(200, key, write(made))
+
+
+def _has(draft: Draft, cluster: str) -> bool:
+    """Tell whether a Ganeti cluster is the master of anything."""
+    return any(getattr(draft.get(key), "master", "") == f"ganeti:{cluster}" for key in draft.members("cluster", cluster))
 
 
 def _goes_on(there: Import, asked: Reading) -> bool:
