@@ -54,7 +54,10 @@ def add(draft: Draft, part: Part) -> Done:
             raise Refused("missing", f"node {draft.who.name} has not joined, or was forgotten")
         if (count := len(draft.members("mastered", masters.identity(draft.who))) + 1) > MOST_NICS:
             raise Refused("too-large", f"node {node.name} would be the master of {count} NICs: {MOST_NICS} are at most", count=count)
-        fields["cluster"] = node.cluster
+        if fields.setdefault("cluster", node.cluster) != node.cluster:
+            command = f"netcommon registry node set {node.name} cluster={fields['cluster']}"
+            detail = f"node {node.name} is of the cluster {node.cluster or 'none'}, and so are its NICs: {command}"
+            raise Refused("forbidden", detail, master="registry", field="cluster", command=command)
         if part.match:
             matched(draft, keys.reports(node.uuid), part.match)
             draft.expect(keys.reports(node.uuid))
