@@ -180,7 +180,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         pending=_pending(node, nic),
     )
     told = nic.told
-    ganeti = defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
+    ganeti = standing.ganeti and defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
     fields = {} if broken else _fields(defined or nic)
     return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken)

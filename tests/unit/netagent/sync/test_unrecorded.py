@@ -251,6 +251,26 @@ def test_who_is_on_his_way_is_looked_at_again(
         agent.until(lambda: state(service) == "running", "it is here")
 
 
+@pytest.mark.parametrize("caller", ["qemu", "ganeti", "xen"])
+def test_a_guest_of_plain_qemu_beside_ganeti_s_is_made_known(agent: Agent, sim: Sim, service: Served, caller: str) -> None:
+    """Its NIC is the node's where QEMU itself calls; those of Ganeti's guests, of Xen too, are their cluster's importer's to make known."""
+    Path(sim.paths.kvm_run, "conf").mkdir(parents=True)
+    process = Path(sim.paths.proc, "77")
+    process.mkdir(parents=True)
+    (process / "cmdline").write_bytes(b"/usr/sbin/ganeti-noded\0" if caller == "ganeti" else b"/usr/bin/qemu-system-x86_64\0-name\0web1\0")
+    made = guest(0)
+    if caller == "xen":
+        made = made._replace(environment={**made.environment, "XENBUS_PATH": "/local/domain/0/backend/vif/1/0"})
+    with agent.running() as sync:
+        sim.up(made, parent=77)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service) and not sync.machine.ownership.busy, "it is told")
+        foreign = sync.machine.ownership.foreign
+        agent.until(lambda: foreign if caller != "qemu" else shown(service), "it is made known, or noted as another's")
+        agent.until(lambda: not sync.machine.ownership.busy, "nothing is left")
+        assert (bool(shown(service)), UUIDS[0] in foreign) == (caller == "qemu", caller != "qemu")
+
+
 def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent, sim: Sim, service: Served) -> None:
     """Tell what its record tells, also where it was changed; what is not there is stopped, and nothing of it goes."""
     sim.tap("tap1")
