@@ -76,6 +76,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     defined: dict[str, Nic] = {}
     kept: set[str] = set()
     unknown: list[Bare] = []
+    bridges = frozenset[str]()
     try:
         view = node.host.snapshot()
         if not view.links():
@@ -99,7 +100,8 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
-        unknown = [bare(node, view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
+        unknown = [bare(view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
+        bridges = frozenset(link.name for link in view.links() if link.kind == "bridge")
         there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
             bare_tap = nic.interface in held and not bears_mark(node, nic.mode)
@@ -111,7 +113,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept), bridges)
 
 
 def _record(node: Node, uuid: str) -> Record | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from netagent.sync.gone import gone
+from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
@@ -58,9 +59,42 @@ def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
 
 
-def test_taps_of_others_hold_back_none_whose_device_would_bear_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
-    """A tap without a mark may be of a NIC of mode ext alone, where devices bear one."""
-    sim.tap("tap7")
+@pytest.mark.parametrize("bridge", ["as it was", "made anew", "renamed"])
+@pytest.mark.parametrize("marked", ["never", "since"])
+def test_who_runs_is_not_removed_wherever_its_tap_has_got_to(agent: Agent, sim: Sim, service: Served, bridge: str, marked: str) -> None:
+    """Its bridge may be another, or called otherwise, by now; and it may have come up before devices were to bear marks."""
+    sim.settings = sim.settings._replace(tap_alias=False)
+    definitions.write(sim.paths, guest(2))
+    kernel = sim.host.kernel
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        tap, its = kernel.named("tap0"), kernel.named("br0")
+        assert tap is not None and its is not None and tap.master == its.index
+        if bridge == "made anew":
+            kernel.put(tap._replace(master=0, port_kind=""))
+        elif bridge == "renamed":
+            kernel.rename(its.index, "vmbr0")
+        sim.settings = sim.settings._replace(tap_alias=marked == "since")
+        lost(sim, 0)
+        sync.marked(UUIDS[0])
+        sync.lost()
+        agent.until(lambda: UUIDS[0] in agent.alarms.active().get("registry-inventory", ""), "people are told what stays")
+        agent.compared()
+        assert shown(service), "its guest runs"
+
+
+def vpn(sim: Sim, name: str) -> None:
+    """Add a tap that is nobody's NIC, in no bridge: the node has an address on it."""
+    link = sim.host.add_tap(name, holder=200)
+    sim.host.kernel.addresses.append(Address(AF_INET, "203.0.113.1", 24, link.index))
+
+
+def test_taps_of_others_hold_back_none_whose_device_cannot_be_there(agent: Agent, sim: Sim, service: Served) -> None:
+    """A tap on which the node has an address is no bridged NIC's; one of mode ext may be anywhere."""
+    vpn(sim, "tap7")
     sim.tap("tap1")
     definitions.write(sim.paths, guest(2))
     with agent.running() as sync:
@@ -126,6 +160,7 @@ def test_a_tap_that_was_renamed_is_its_nic_s_by_its_mark(agent: Agent, sim: Sim,
 
 
 def test_a_nic_that_is_up_in_another_namespace_is_not_removed(agent: Agent, sim: Sim, service: Served, tmp_path: Path) -> None:
+    sim.host.remove_link("tap0")  # it is in that one
     for number in (0, 1):
         definitions.write(sim.paths, one(number))
     with agent.running() as sync:
@@ -197,7 +232,7 @@ def test_taps_that_cannot_be_a_guest_s_of_it_keep_no_nic_in_the_registry(agent: 
     switch, other = sim.host.kernel.named("ovs0"), sim.host.kernel.named("br2")
     assert switch is not None and switch.holders == 1 and other is not None
     sim.host.remove_link("tap0")
-    sim.host.add_tap("vpn0", holder=200)
+    vpn(sim, "vpn0")
     sim.host.add_tap("vpn1", holder=200, master=other.index)
     for number in (0, 1):
         definitions.write(sim.paths, one(number))
