@@ -155,7 +155,7 @@ class Machine:
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
-            found.append(Look(wanted.uuids, wanted.about))
+            found.append(Look(wanted.uuids, wanted.about, self.outbox.devices(wanted.uuids)))
         if self.ownership.survey_due:
             self.ownership.survey_due = False
             found.append(Survey())

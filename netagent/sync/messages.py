@@ -205,10 +205,11 @@ class Close(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at some NICs, and at what there is on the node."""
+    """Look at some NICs, and at what there is on the node. ``devices``: on which they are up as the registry has it (Outbox.devices)."""
 
     uuids: tuple[str, ...]
     about: bool = False
+    devices: Mapping[str, str] = {}
 
 
 class Survey(NamedTuple):

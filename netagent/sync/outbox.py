@@ -25,10 +25,11 @@ ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of 
 
 
 class Sent(NamedTuple):
-    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known."""
+    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none."""
 
     state: str
     hash: int
+    device: str = ""
 
 
 class Aside(NamedTuple):
@@ -110,6 +111,11 @@ class Outbox:
         for uuid in self._reading:
             del self.dirty[uuid]
         return self._reading, self._reads_about
+
+    def devices(self, uuids: Iterable[str]) -> dict[str, str]:
+        """Give the devices on which NICs are up, as the registry has it; "" of one that is stopped. What it does not have is left out."""
+        told = {uuid: self.told[uuid] for uuid in uuids if uuid in self.told}
+        return {uuid: sent.device for uuid, sent in told.items() if sent.device or sent.state == STOPPED}
 
     @property
     def due(self) -> bool:
@@ -258,9 +264,10 @@ class Outbox:
         has = dict(map(report_of, reports := list(reports)))
         self.told, self.noted = {}, {}
         for each in reports:
-            said = said_of(each) if counts else None
-            self.told[each["nic"]] = _sent(said) if said is not None else Sent(has[each["nic"]], 0)
-            if said is not None and said.refused:
+            said = said_of(each)
+            sent = Sent(has[each["nic"]], 0) if said is None else _sent(said)
+            self.told[each["nic"]] = sent if counts else sent._replace(hash=0)
+            if counts and said is not None and said.refused:
                 self.noted[said.nic] = said.refused
         self.ever = set(self.told)
         for uuid in self.told:
@@ -297,4 +304,4 @@ class Outbox:
 
 
 def _sent(report: Report) -> Sent:
-    return Sent(report.state, hash(report) or 1)
+    return Sent(report.state, hash(report) or 1, report.tap)

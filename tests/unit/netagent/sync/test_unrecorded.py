@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync.driver import Sync
 from netagent.sync.gone import gone
 from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.api.host import Answer
@@ -339,3 +340,47 @@ def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent,
         file.write_text(text)
         sync.marked(UUIDS[0])
         agent.until(lambda: "registry-inventory" not in agent.alarms.active() and sync.machine.idle, "all is well")
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
+@pytest.mark.parametrize("while_off", [False, True], ids=["agent runs", "agent is off"])
+def test_taps_of_others_keep_no_nic_running_whose_definition_cannot_be_read(
+    agent: Agent, sim: Sim, service: Served, marked: bool, while_off: bool
+) -> None:
+    """One whose own tap is in use, as the registry has it, still runs; a VPN's tap is in use for good."""
+    sim.settings = sim.settings._replace(tap_alias=marked)
+    sim.host.add_tap("vpn0", holder=200)
+    sim.tap("tap1")
+    numbers = (0, 1)
+
+    def ends(sync: Sync | None) -> None:
+        sim.down(guest(0))
+        sim.host.remove_link("tap0")
+        lost(sim, 1)
+        link = sim.host.kernel.named("tap1")
+        assert link is not None
+        sim.host.kernel.put(link._replace(alias=""))
+        if sync is not None:
+            for number in numbers:
+                sync.marked(UUIDS[number])
+
+    with agent.running() as sync:
+        for number in numbers:
+            definitions.write(sim.paths, guest(number))
+            sim.up(guest(number))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        for number in numbers:
+            file = Path(sim.paths.definitions) / f"{UUIDS[number]}.toml"
+            file.write_text(file.read_text() + "\nrubbish = = 1\n")
+            sync.marked(UUIDS[number])
+        if not while_off:
+            ends(sync)
+            agent.until(lambda: state(service) == "stopped", "it is off")
+    if while_off:
+        ends(None)
+    with agent.running() as sync:
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        assert state(service, 1) == "running" and set(sync.machine.outbox.unclear) <= {UUIDS[1]}
