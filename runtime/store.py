@@ -242,9 +242,8 @@ class Store:
             self._links.make(record, of)  # one that is on its way out takes no link back from the NIC that has it by now
         nics.write(f"{record.key}.json", data)
         if earlier is None or record.state in (APPLYING, UP, CHANGING):
-            self._links.make(
-                record, of
-            )  # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
+            # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
+            self._links.make(record, of)
         if earlier is not None:
             if earlier.device != record.device:
                 self._links.remove_device(earlier)
@@ -278,9 +277,8 @@ class Store:
             moved = moved._replace(operations=(*moved.operations, *(each for each in left.operations if each not in moved.operations)))
         self.write(moved)
         if left is not None:
-            self._links.make(
-                moved, record.key
-            )  # write lets the links of what is on its way out be: the device's next NIC would find nothing
+            # write lets the links of what is on its way out be: the device's next NIC would find nothing
+            self._links.make(moved, record.key)
         between(moved)
         self._layout.make("nics").remove(f"{record.key}.json")
         return moved
