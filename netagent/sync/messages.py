@@ -82,7 +82,6 @@ class Looked(NamedTuple):
 
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
-
     ``defined``: how many are. ``bare``: taps that may be those of NICs on no record. ``bridges``: those of the kernel that there are.
     ``kept``: NICs of which something is here, though nobody can tell how they are, or they are stopped: their definition, a record.
     """
@@ -205,7 +204,7 @@ class Close(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at some NICs, and at what there is on the node. ``devices``: on which they are up as the registry has it (Outbox.devices)."""
+    """Look at some NICs, and at what there is on the node. ``devices``: on which the registry has them (reaping.told_devices)."""
 
     uuids: tuple[str, ...]
     about: bool = False

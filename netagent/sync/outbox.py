@@ -112,11 +112,6 @@ class Outbox:
             del self.dirty[uuid]
         return self._reading, self._reads_about
 
-    def devices(self, uuids: Iterable[str]) -> dict[str, str]:
-        """Give the devices on which NICs are up, as the registry has it; "" of one that is stopped. What it does not have is left out."""
-        told = {uuid: self.told[uuid] for uuid in uuids if uuid in self.told}
-        return {uuid: sent.device for uuid, sent in told.items() if sent.device or sent.state == STOPPED}
-
     @property
     def due(self) -> bool:
         """Tell whether there is anything to look at for a request."""
@@ -265,13 +260,11 @@ class Outbox:
         self.told, self.noted = {}, {}
         for each in reports:
             said = said_of(each)
-            sent = Sent(has[each["nic"]], 0) if said is None else _sent(said)
-            self.told[each["nic"]] = sent if counts else sent._replace(hash=0)
+            self.told[each["nic"]] = Sent(has[each["nic"]], 0) if said is None else _sent(said, counts)
             if counts and said is not None and said.refused:
                 self.noted[said.nic] = said.refused
         self.ever = set(self.told)
-        for uuid in self.told:
-            self.dirty.setdefault(uuid)
+        self.dirty |= dict.fromkeys(self.told)
 
     def compared(self, reports: Iterable[Mapping[str, str]]) -> None:
         """Hold what the registry has from us against what we know of that; what differs is told again. Raises Lie."""
@@ -303,5 +296,5 @@ class Outbox:
             self.dirty.setdefault(uuid)
 
 
-def _sent(report: Report) -> Sent:
-    return Sent(report.state, hash(report) or 1, report.tap)
+def _sent(report: Report, counts: bool = True) -> Sent:
+    return Sent(report.state, (hash(report) or 1) if counts else 0, report.tap)

@@ -44,6 +44,12 @@ class Found(NamedTuple):
     withheld: str = ""
 
 
+def told_devices(told: Mapping[str, Sent], uuids: Iterable[str]) -> dict[str, str]:
+    """Give the devices on which NICs are up, as the registry has it; "" of one that is stopped. What it does not have is left out."""
+    there = {uuid: told[uuid] for uuid in uuids if uuid in told}
+    return {uuid: sent.device for uuid, sent in there.items() if sent.device or sent.state == STOPPED}
+
+
 def found(
     node: str,
     survey: Surveyed,
