@@ -7,10 +7,9 @@ as it is in the registry, and said: whether it is there is known, so nothing of 
 from __future__ import annotations
 
 import json
-import re
-from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netregistry.importer import pool
 from netregistry.model import kinds
 from netregistry.model.codec import Invalid, read, read_fields, write
 from netregistry.model.importing import Serial
@@ -30,7 +29,6 @@ LONGEST = 64 << 20
 #: Versions: CONFIG_MAJOR * 1000000 + CONFIG_MINOR * 10000 + CONFIG_REVISION (lib/_constants of Ganeti).
 VERSIONS = {3000000: "3.0", 3010000: "3.1", 3020000: "3.2"}
 LONGEST_TEXT = 255  #: bytes of one string that is read
-MOST_RANGES = 1000  #: of one network: netregistry.model.network.Network.reserved
 OWNER = "owner:"  #: a tag of an instance that begins so names its owner
 PARAMS = ("mode", "link", "vlan")  #: of a NIC, each by itself or as the cluster has it
 
@@ -84,7 +82,10 @@ def parse(data: bytes) -> Configuration:
     for nic in nics.values():
         used.setdefault(nic["network"], []).append(nic["ip"])
     for uuid, fields in networks.items():
-        fields["reserved"] = _reserved(fields["reserved"], fields, used.get(uuid, ()), uuid)
+        try:
+            fields["reserved"] = pool.reserved(fields["reserved"], fields, used.get(uuid, ()))
+        except ValueError as error:
+            raise Unusable(f"the configuration is not as Ganeti 3 writes it: network {uuid} has {error}") from None
     return Configuration(*head, networks, nics, frozenset(unread), tuple(problems))
 
 
@@ -143,37 +144,6 @@ def _networks(value: Any, cluster: str) -> tuple[dict[str, Fields], set[str], li
             pools = [item.get(name) or "" for name in ("reservations", "ext_reservations")]
             found[uuid] = {**{name: write(each) for name, each in made.items()}, "reserved": pools}
     return found, unread, problems
-
-
-def _reserved(texts: Iterable[Any], fields: Fields, used: Iterable[str], uuid: str) -> list[dict[str, str]]:
-    """Give what the network's pool does not give out, beside what NICs have and what no host can have: ranges in rising order.
-
-    Ganeti keeps two strings of 0 and 1, one digit for each address (lib/network.py): what instances have, and what is reserved. What is
-    reserved is so beside a NIC that has it: where a block is reserved in which there is a guest, that is no hole in it.
-    """
-    subnet = IPv4Network(fields["subnet"]) if fields["subnet"] else None
-    size = subnet.num_addresses if subnet is not None else 0
-    pools: list[int] = []
-    for text in texts:
-        if not isinstance(text, str) or len(text) > size or not set(text) <= {"0", "1"}:
-            raise Unusable(f"the configuration is not as Ganeti 3 writes it: network {uuid} has a pool that is none of {size} addresses")
-        pools.append(int(text.ljust(size, "0") or "0", 2))
-    if subnet is None or not any(pools):
-        return []
-    first, plain = int(subnet.network_address), Network("", "", subnet=fields["subnet"], gateway=fields["gateway"])
-    had = [kinds.number(each) for each in used if each and kinds.family(each) == 4]
-    instances, reserved = pools
-    instances &= ~_bits(had, first, size)
-    bits = (instances | reserved) & ~_bits(plain.excluded(4), first, size)
-    runs = [match.span() for match in re.finditer("1+", f"{bits:0{size}b}")]
-    if len(runs) > MOST_RANGES:  # rather some too many than one that is given out twice
-        runs[MOST_RANGES - 1 :] = [(runs[MOST_RANGES - 1][0], runs[-1][1])]
-    return [{"first": str(IPv4Address(first + begin)), "last": str(IPv4Address(first + end - 1))} for begin, end in runs]
-
-
-def _bits(numbers: Iterable[int], first: int, size: int) -> int:
-    """Give the bits of those numbers that are in a pool of ``size`` addresses from ``first`` on; the first one's is the highest."""
-    return sum(1 << size - 1 - place for place in {number - first for number in numbers} if 0 <= place < size)
 
 
 # -- NICs
