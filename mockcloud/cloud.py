@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mockcloud import limits, state, stored, sysinfo
 from mockcloud.hardware import OWN, PROFILES, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
-from mockcloud.networks import ADMINS, Networks, own_uuid
+from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
 from mockcloud.node import MockNode
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
@@ -97,10 +97,12 @@ class MockCloud:
         try:
             if self.service:
                 self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
-        except BaseException:  # it is another cloud's
+        except BaseException as error:  # it is another cloud's
             self.registry.stop()
             self.watcher.close()
             self.scheduler.close()
+            if not before.starts and isinstance(error, Claimed | Problem) and not error.retry:  # for certain nothing is claimed
+                state.remove(self.root)  # what is made here later asks that registry only if it is told to
             raise
 
     def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:

@@ -198,8 +198,10 @@ def compared(source: Store, target: Store) -> None:
 def _copied(backup: str) -> Iterator[SqliteStore]:
     """Open a copy of a copy and of its log: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
     try:
-        with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
-            with opened(backup, f"{folder}/registry.sqlite") as store:
-                yield store
+        with (
+            tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder,
+            opened(backup, f"{folder}/registry.sqlite") as store,
+        ):
+            yield store
     except OSError as error:
         raise HostRefused(f"cannot copy {escaped(backup)} to {escaped(tempfile.gettempdir())}: {error.strerror}") from None
