@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.client import Client
 from netregistry.importer.difference import Known
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from netregistry.importer.configuration import Configuration
     from netregistry.rehearsal import Rehearsal
     from netregistry.view import View
+
+
+KINDS = ("nics", "networks", "nodes")  #: of what has a cluster's name
 
 
 class Asking:
@@ -81,16 +84,43 @@ def of_view(view: View, cluster: str) -> Known:
     return Known(kinds["networks"], kinds["nics"], write(there) if there is not None else {}, apart)
 
 
-def take_over(asked: Client | Rehearsal, found: Configuration) -> None:
-    """Say as the operator that a configuration is the one to be imported. Raises as the registry does.
+class Renamed(NamedTuple):
+    """Say which name a cluster had before, and how many things of it that name goes from."""
+
+    before: str
+    nics: int
+    networks: int
+    nodes: int
+
+
+def take_over(asked: Client | Rehearsal, found: Configuration) -> Renamed | None:
+    """Say as the operator that a configuration is the one to be imported; None where no name changes by that. Raises as the registry does.
 
     Of a cluster that was renamed the registry renames a part of what it has with each request.
     """
     reading = write(Reading(found.uuid, found.master, found.node, found.serial))
-    left = 1
+    renamed, left = _renamed(asked, found), 1
     while left:
         if isinstance(asked, Client):
             body = asked.change("PUT", f"imports/{found.cluster}", reading).body
         else:
             (body,) = asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
         left = body.get("left", 0)
+    return renamed
+
+
+def _renamed(asked: Client | Rehearsal, found: Configuration) -> Renamed | None:
+    """Look what has another name of a cluster; None where it is imported by no other one."""
+    if isinstance(asked, Client):
+        imports = {item["cluster"]: item["imported"]["uuid"] for item in asked.all("imports")}
+    else:
+        imports = {key.partition("/")[2]: there.uuid for key, there in asked.view.all("imports").items()}
+    before = next((name for name, uuid in imports.items() if uuid == found.uuid and name != found.cluster), "")
+    if not before:
+        return None
+    if isinstance(asked, Client):
+        counts = {kind: sum(1 for _ in asked.all(kind, cluster=before)) for kind in KINDS}
+    else:
+        has = [keys.kind(key) for key in asked.view.members("cluster", before)]
+        counts = {kind: has.count(kind) for kind in KINDS}
+    return Renamed(before, **counts)

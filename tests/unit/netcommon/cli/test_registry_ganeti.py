@@ -154,9 +154,16 @@ def test_a_cluster_that_was_renamed_keeps_what_operators_have_said(cli: Cli, ser
     for words in (COMMAND, (*COMMAND, "--dry-run")):
         said = cli(*words, status=69).stderr
         assert f"is imported as {CLUSTER}" in said and "--take-over" in said
-    assert "0 would be made, 0 would be changed, 0 would be deleted" in cli(*COMMAND, "--dry-run", "--take-over").stdout
+    done = cli(*COMMAND, "--dry-run", "--take-over").stdout
+    assert f"{CLUSTER} would be called new.example.com: 2 NICs, 1 network, 0 nodes\n" in done
+    assert "0 would be made, 0 would be changed, 0 would be deleted" in done
+    renamed = {"before": CLUSTER, "nics": 2, "networks": 1, "nodes": 0}
+    assert cli.json(*COMMAND, "--dry-run", "--take-over")["renamed"] == renamed
     assert service.everything() == before
-    assert "0 made, 0 changed, 0 deleted, 0 refused" in cli(*COMMAND, "--take-over").stdout
+    assert cli.json(*COMMAND, "--take-over")["renamed"] == renamed
+    done = cli(*COMMAND, "--take-over").stdout
+    assert "0 made, 0 changed, 0 deleted, 0 refused" in done and "called" not in done
+    assert cli.json(*COMMAND)["renamed"] is None
     (item,) = cli.json("registry", "nic", "show", "web1.example.com/0")["items"]
     assert item["nic"]["master"] == "ganeti:new.example.com" and item["nic"]["options"][0]["value"] == "8mbit"
     cluster.instance("web1.example.com")["tags"] = ["a"]
