@@ -85,7 +85,7 @@ def of_view(view: View, cluster: str) -> Known:
 
 
 class Renamed(NamedTuple):
-    """Say which name a cluster had before, and how many things of it that name goes from."""
+    """Say by which name a cluster was imported before, and how many things of it had that one."""
 
     before: str
     nics: int
@@ -93,8 +93,8 @@ class Renamed(NamedTuple):
     nodes: int
 
 
-def take_over(asked: Client | Rehearsal, found: Configuration) -> Renamed | None:
-    """Say as the operator that a configuration is the one to be imported; None where no name changes by that. Raises as the registry does.
+def take_over(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
+    """Say as the operator that a configuration is the one to be imported; give what it is not called any more. Raises as the registry does.
 
     Of a cluster that was renamed the registry renames a part of what it has with each request.
     """
@@ -109,18 +109,17 @@ def take_over(asked: Client | Rehearsal, found: Configuration) -> Renamed | None
     return renamed
 
 
-def _renamed(asked: Client | Rehearsal, found: Configuration) -> Renamed | None:
-    """Look what has another name of a cluster; None where it is imported by no other one."""
+def _renamed(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
+    """Look which other names a cluster is imported by, and what has them: several where a rename was not done to its end."""
     if isinstance(asked, Client):
-        imports = {item["cluster"]: item["imported"]["uuid"] for item in asked.all("imports")}
+        uuids = {item["cluster"]: item["imported"]["uuid"] for item in asked.all("imports")}
     else:
-        imports = {key.partition("/")[2]: there.uuid for key, there in asked.view.all("imports").items()}
-    before = next((name for name, uuid in imports.items() if uuid == found.uuid and name != found.cluster), "")
-    if not before:
-        return None
+        uuids = {key.partition("/")[2]: there.uuid for key, there in asked.view.all("imports").items()}
+    return [_counted(asked, name) for name, uuid in sorted(uuids.items()) if uuid == found.uuid and name != found.cluster]
+
+
+def _counted(asked: Client | Rehearsal, name: str) -> Renamed:
     if isinstance(asked, Client):
-        counts = {kind: sum(1 for _ in asked.all(kind, cluster=before)) for kind in KINDS}
-    else:
-        has = [keys.kind(key) for key in asked.view.members("cluster", before)]
-        counts = {kind: has.count(kind) for kind in KINDS}
-    return Renamed(before, **counts)
+        return Renamed(name, **{kind: sum(1 for _ in asked.all(kind, cluster=name)) for kind in KINDS})
+    has = [keys.kind(key) for key in asked.view.members("cluster", name)]
+    return Renamed(name, **{kind: has.count(kind) for kind in KINDS})

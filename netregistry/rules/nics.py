@@ -214,7 +214,7 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     if after.network and network is None:
         raise Invalid("network", after.network, "the UUID of a network that is there")
     if draft.who.role == "importer" and before is not None and before.network != after.network:
-        after = moved(after, draft.network(before.network), network)
+        after = moved(draft, after, draft.network(before.network))
     # what somebody else has changed since then (owners, subnets, which options there are) is not held against another field
     # and what an importer has found is there, by its own cluster's word
     node, placed = draft.who.role == "node", before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)

@@ -52,7 +52,7 @@ class RegistryImport(NamedTuple):
 
 
 class RenamedCluster(NamedTuple):
-    """Say which name a Ganeti cluster had before, and how much of the registry goes with its new one."""
+    """Say by which name a Ganeti cluster was imported before, and how much of the registry had that one."""
 
     before: str
     nics: int
@@ -72,7 +72,7 @@ class RegistryImportGaneti(NamedTuple):
     deleted: int
     refused: tuple[Any, ...]  #: NICs and networks that the registry does not take, each with why
     problems: tuple[str, ...]  #: what of the configuration cannot be in a registry
-    renamed: RenamedCluster | None  #: by --take-over, after gnt-cluster rename
+    renamed: tuple[RenamedCluster, ...]  #: by --take-over after gnt-cluster rename; several if an earlier one was not done to its end
     apart: tuple[str, ...]  #: nodes that have NICs of the cluster, and are of another one, or none
 
 

@@ -27,7 +27,7 @@ def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_ove
     as_root(app)
     if dry_run or take_over:
         _only_operators(app, dry_run)
-    source, renamed = _source(app), None
+    source, renamed = _source(app), list[Any]()
     found, seen = source.read()
     with contextlib.ExitStack() as stack:
         if dry_run:
@@ -44,8 +44,8 @@ def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_ove
                 with client(app) as operator:
                     renamed = _asking().take_over(operator, found)
             importer = _importer(asking)
-        if renamed is not None:
-            say(_said(renamed, found.cluster, dry_run), err=as_json)  # at once: the import may be refused after it
+        for each in renamed:
+            say(_said(each, found.cluster, dry_run), err=as_json)  # at once: the import may be refused after it
         outcomes = [importer.take(found, seen, time.monotonic())]
         while not dry_run and outcomes[-1].absent and (left := importer.due - time.monotonic()) < float("inf"):
             time.sleep(max(0.0, left))
@@ -125,16 +125,16 @@ def _source(app: App) -> Any:
     )
 
 
-def _shown(found: Any, outcomes: list[Any], renamed: Any, dry_run: bool, as_json: bool) -> int:
+def _shown(found: Any, outcomes: list[Any], renamed: list[Any], dry_run: bool, as_json: bool) -> int:
     """Print what has become of it; give the exit status."""
     made, changed, deleted = (sum(getattr(each, name) for each in outcomes) for name in ("made", "changed", "deleted"))
     refused, apart = outcomes[-1].refused, list(outcomes[-1].apart)
     if as_json:
         rows = [{"uuid": uuid, "detail": why} for uuid, why in sorted(refused.items())]
-        counts: dict[str, Any] = {"made": made, "changed": changed, "deleted": deleted}
+        counts = {"made": made, "changed": changed, "deleted": deleted}
         about = {"cluster": found.cluster, "node": found.node, "serial": found.serial, "apart": apart}
-        counts |= {"renamed": None if renamed is None else renamed._asdict()}
-        answer("registry-import-ganeti", done=not dry_run, **about, **counts, refused=rows, problems=list(found.problems))
+        about |= {"renamed": [each._asdict() for each in renamed], "problems": list(found.problems)}
+        answer("registry-import-ganeti", done=not dry_run, **about, **counts, refused=rows)
     else:
         for line in (*found.problems, *(f"{uuid}: {why}" for uuid, why in sorted(refused.items()))):
             say(f"netcommon: {line}", err=True)
