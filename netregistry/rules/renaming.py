@@ -16,7 +16,7 @@ from netregistry.model.codec import dump
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.refusal import Refused
-from netregistry.rules import claims
+from netregistry.rules import claims, nics
 from netregistry.rules.ends import BYTES
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def _renamed(draft: Draft, key: str, value: Any, old: str, new: str) -> None:
         raise Refused("exists", detail, field="name")
     if isinstance(value, Nic):
         claims.change(draft, value._replace(reserved=False), after, True)  # it keeps what it has: nothing is freed by that
-    draft.put(key, after)
+        nics.keep(draft, after)
+    else:
+        draft.put(key, after)
 
 
 def _claim(draft: Draft, key: str, claim: Claim, old: str, new: str) -> None:

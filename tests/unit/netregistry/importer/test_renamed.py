@@ -94,6 +94,19 @@ def test_all_goes_with_the_name() -> None:
     assert registry.refused("importer.hold", CLUSTER, reading(cluster), Identity("importer", CLUSTER, "unix"))["kind"] == "fenced"
 
 
+def test_an_instance_that_is_there_by_both_names_has_one_primary_nic() -> None:
+    """Some of its NICs were given the new name already, as a node of the cluster that joins again gives it to those that it defines."""
+    registry, cluster = checked(), Cluster()
+    cluster.nic(NICS[0], ip="192.0.2.9")
+    Node(registry).read(cluster)
+    registry.do("nic.set", NICS[0], {"primary": True})
+    instance = stored(registry, "nics")[NICS[0]]["instance"]
+    other = registry.nic(cluster=NEW, instance=instance, index=5, primary=True).uuid
+    rename(registry, cluster)
+    primary = {uuid: nic.get("primary", False) for uuid, nic in stored(registry, "nics").items()}
+    assert primary == {NICS[0]: True, other: False}
+
+
 def test_a_large_one_is_renamed_in_parts() -> None:
     """Whatever it was ended by, it goes on where it was; nobody imports meanwhile."""
     registry, cluster = large()
@@ -185,3 +198,42 @@ def test_a_network_of_its_name_is_in_the_way() -> None:
     registry.network("blue", cluster=NEW)
     said = registry.refused("importer.hold", NEW, reading(cluster))
     assert said["kind"] == "exists" and "a network blue already" in said["detail"]
+
+
+def test_what_another_cluster_of_that_name_has_is_not_merged_into_it() -> None:
+    """Clusters that change places: its NICs would be the other's, and the next import would delete them, with what operators have set."""
+    registry, cluster = checked(), Cluster()
+    cluster.network(NETWORKS[0], "blue", "10.0.0.0/16")
+    for number in range(150):
+        uuid, mac = f"{number:08x}-4444-4444-8444-444444444444", f"aa:00:00:00:00:{number:02x}"
+        cluster.nic(uuid, mac=mac, instance=f"web{number}", ip=f"10.0.0.{number}")
+        cluster.instance(f"web{number}")["tags"] = [f"{name:02}{'x' * 100}" for name in range(90)]
+    cluster.changed()
+    Node(registry).read(cluster)
+    other = {"uuid": NICS[6], "master": MASTERS[FIRST], "node": FIRST, "serial": 5}
+    registry.do("importer.hold", NEW, other, RENAMED)
+    theirs = registry.do("nic.add", "", {"instance": "web", "index": 0, "mac": "aa:00:00:00:01:01", "ip": "10.0.0.9"}, RENAMED)["uuid"]
+    before = registry.everything()
+    said = registry.refused("importer.hold", NEW, reading(cluster))
+    assert said["kind"] == "fenced" and NICS[6] in said["detail"] and FIRST in said["detail"] and registry.everything() == before
+
+    while registry.do("importer.hold", "third.example.com", other).get("left"):  # it was renamed too
+        assert registry.refused("importer.hold", "third.example.com", other, RENAMED)
+    assert stored(registry, "nics")[theirs]["master"] == "ganeti:third.example.com"
+    assert rename(registry, cluster) > 1 and set(stored(registry, "imports")) == {NEW, "third.example.com"}
+
+
+def test_a_name_that_a_cluster_had_which_is_gone_for_good_may_be_another_ones() -> None:
+    registry, cluster = checked(), Cluster()
+    for number in range(150):
+        uuid, mac = f"{number:08x}-4444-4444-8444-444444444444", f"aa:00:00:00:00:{number:02x}"
+        cluster.nic(uuid, mac=mac, instance=f"web{number}", ip=f"10.0.0.{number}")
+        cluster.instance(f"web{number}")["tags"] = [f"{name:02}{'x' * 100}" for name in range(90)]
+    cluster.changed()
+    Node(registry).read(cluster)
+    registry.do("importer.hold", NEW, {"uuid": NICS[6], "master": MASTERS[FIRST], "node": FIRST, "serial": 5}, RENAMED)
+    theirs = registry.do("nic.add", "", {"instance": "web", "index": 0, "mac": "aa:00:00:00:01:01"}, RENAMED)["uuid"]
+    assert registry.refused("importer.hold", NEW, reading(cluster))["kind"] == "fenced"
+    registry.do("nic.delete", theirs, {"force": True})
+    assert rename(registry, cluster) > 1, "in parts: what has the new name already is in nobody's way"
+    assert stored(registry, "imports")[NEW]["uuid"] == CLUSTER_UUID and len(stored(registry, "imports")) == 1
