@@ -17,7 +17,7 @@ from mockcloud import limits, state, stored, sysinfo
 from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
 from mockcloud.hardware import OWN, PROFILES, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
-from mockcloud.networks import ADMINS, Networks, own_uuid
+from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
 from mockcloud.node import MockNode
 from mockcloud.own_service import OwnService, members_of
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
@@ -101,20 +101,20 @@ class MockCloud:
         try:
             if self.service:
                 self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
-        except BaseException:  # it is another cloud's
+        except BaseException as error:  # it is another cloud's
             self.registry.stop()
             self.watcher.close()
             self.scheduler.close()
+            if isinstance(error, Claimed | Problem) and not (error.retry or before.starts):  # for certain nothing is claimed
+                state.remove(self.root)  # what is made here later asks that registry only if it is told to
             raise
 
     def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
-        if self.service:
-            return self._reach_service(RealTime(seed))
-        virtual = Scheduler(seed, later)
-        return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
-
-    def _reach_service(self, real: RealTime) -> tuple[Scheduler, Reached]:
+        if not self.service:
+            virtual = Scheduler(seed, later)
+            return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
+        real = RealTime(seed)
         if members := members_of(self.service):
             return real, OwnService(real, self.root, members)
         if self.service.startswith(HTTPS):

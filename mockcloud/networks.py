@@ -21,6 +21,10 @@ ADMINS = {"uuid": str(uuid.uuid5(UUIDS, "admin")), "name": "mock-admin", "subnet
 GIVEN = tuple(name for name in Network._fields if name not in ("uuid", "name", "imported"))  #: fields that may be asked for
 
 
+class Claimed(HostRefused):
+    """Refuse the service of a registry that another mock cloud has."""
+
+
 class Networks:
     """The networks of a cloud's registry."""
 
@@ -31,14 +35,14 @@ class Networks:
     def claim(self, name: str) -> None:
         """Let a registry's service be that of the cloud called ``name``: nodes and NICs of another one, or of a copy, have the same UUIDs.
 
-        Raises HostRefused, Problem.
+        Raises Claimed, HostRefused, TryAgain, Problem.
         """
         client = self._registry.client()
         there = once(client, "networks", {**ADMINS, "tags": [name]}) or client.get(f"networks/{ADMINS['uuid']}").body["network"]
         if name not in there["tags"]:
             text = f"the registry's network {ADMINS['name']} is of another mock cloud, or of another folder"
             advice = "work on that one; if it is gone for good, delete its nodes, its NICs and then this network by netcommon registry"
-            raise HostRefused(text, advice)
+            raise Claimed(text, advice)
         self._admins = True
 
     def named(self, name: str) -> dict[str, Any]:

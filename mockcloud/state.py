@@ -64,6 +64,12 @@ def write(root: str, state: State) -> None:
         folder.write(FILE, json.dumps(state._asdict()).encode("ascii") + b"\n", 0o644)
 
 
+def remove(root: str) -> None:
+    """Remove it: there is no cloud in the folder then. Raises HostRefused."""
+    with Folder.make(root) as folder:
+        folder.remove(FILE)
+
+
 def lock(root: str) -> int:
     """Keep others out until the descriptor is closed, or this process ends. Raises TryAgain, HostRefused."""
     with Folder.make(root):

@@ -19,7 +19,7 @@ from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
 from netregistry.stores.etcd_place import place
-from netregistry.stores.files import alone, duplicated
+from netregistry.stores.files import alone, opened
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import NEW, UNFINISHED, removed, synchronise_folder, unused
 from runtime.errors import HostRefused, escaped
@@ -198,9 +198,10 @@ def compared(source: Store, target: Store) -> None:
 def _copied(backup: str) -> Iterator[SqliteStore]:
     """Open a copy of a copy and of its log: it is examined as any that is opened, and stays as it is. Raises HostRefused, Damaged."""
     try:
-        with tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder:
-            duplicated(backup, f"{folder}/registry.sqlite")
-            with SqliteStore(f"{folder}/registry.sqlite", moved=True) as store:
-                yield store
+        with (
+            tempfile.TemporaryDirectory(prefix="netregistry-restore-") as folder,
+            opened(backup, f"{folder}/registry.sqlite") as store,
+        ):
+            yield store
     except OSError as error:
         raise HostRefused(f"cannot copy {escaped(backup)} to {escaped(tempfile.gettempdir())}: {error.strerror}") from None

@@ -63,8 +63,13 @@ class Foretold(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Tell whether anything on a host becomes another, or an option of it."""
-        return self.difference is not None and self.difference.any
+        """Tell whether anything on a host becomes another."""
+        return self.difference is not None and self.difference.changes
+
+    @property
+    def recorded(self) -> bool:
+        """Tell whether its record alone becomes another, such as by tags that nothing follows from."""
+        return self.difference is not None and self.difference.any and not self.difference.changes
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from netcommon.operations.base import Operation
 
 WORDS = ("undone", "released", "replaced", "done")  #: what becomes of operations, as netcommon change --dry-run says it
+ALONE = "on record alone"
 WHEN = {AT_START: "at their guests' next start", AT_LEASE: "when their guests renew their lease, or start"}
 MOST = 40  #: refusals that are said one by one
 LONGEST = 60  #: characters of a cell
@@ -32,6 +33,7 @@ class Totals(NamedTuple):
     nodes: int = 0  #: on which NICs are
     unplaced: int = 0  #: NICs of which nobody says where they are
     change: int = 0
+    recorded: int = 0  #: whose records alone would become others
     refused: int = 0
     requests: int = 0  #: to simulated hosts, for all changes
     seconds: float = 0.0  #: of CPU, for all changes
@@ -44,6 +46,7 @@ def totals(found: Sequence[Foretold]) -> Totals:
         len({one.node for one in found if one.node}),
         sum(not one.node for one in found),
         sum(one.changes for one in found),
+        sum(one.recorded for one in found),
         sum(one.refused is not None for one in found),
         sum(one.requests for one in found if one.changes),
         sum(one.seconds for one in found if one.changes),
@@ -77,7 +80,7 @@ def document(
 def _plain(one: Foretold) -> dict[str, Any]:
     difference = one.difference
     said: dict[str, Any] = {"nic": one.nic.label, "uuid": one.nic.uuid, "node": one.node, "running": one.running, "device": one.device}
-    said["changed"] = one.changes
+    said |= {"changed": one.changes, "recorded": one.recorded}
     said["options"] = [_option(*each) for each in (difference.options if difference else ())]
     for word, made in (operations(difference) if difference else dict.fromkeys(WORDS, ())).items():
         said[word] = [{"kind": each.KIND, "text": each.describe()} for each in made]
@@ -102,9 +105,10 @@ def _option(name: str, before: object, after: object) -> dict[str, str]:
 def text(found: Sequence[Foretold], differs: Sequence[tuple[str, Differs]], notes: Iterable[str], each: bool) -> Iterator[str]:
     """Give lines. ``each``: every NIC that changes in words, instead of a table of those that change alike."""
     said = totals(found)
-    same = said.nics - said.change - said.refused
+    same = said.nics - said.change - said.recorded - said.refused
+    alone = f"{said.recorded} would be {ALONE}, " if said.recorded else ""
     where = f"on {said.nodes} node{'s' if said.nodes > 1 else ''}" if said.nodes else "of which nobody says on which node they are"
-    yield f"{said.nics} NICs {where}: {said.change} would change, {said.refused} would be refused, {same} stay as they are"
+    yield f"{said.nics} NICs {where}: {said.change} would change, {alone}{said.refused} would be refused, {same} stay as they are"
     if said.nodes and said.unplaced:
         yield f"of {said.unplaced} NICs nobody says on which node they are: they have the settings of all nodes"
     yield from notes
@@ -113,12 +117,12 @@ def text(found: Sequence[Foretold], differs: Sequence[tuple[str, Differs]], note
         rows = [(one.key, _short(one.before), _short(one.after), one.source, node or "all", one.needs) for node, one in differs]
         yield table(("SETTING", "IS", "WOULD BE", "FROM", "NODES", "BESIDES"), rows)
     changing = [one for one in found if one.changes]
-    if changing:
+    if told := [one for one in found if one.changes or one.recorded]:
         yield ""
         if each:
-            yield from (line for one in changing for line in _in_words(one))
+            yield from (line for one in told for line in _in_words(one))
         else:
-            yield table(("NICS", "SUCH AS", "OPTIONS", *(word.upper() for word in WORDS)), _alike(changing))
+            yield table(("NICS", "SUCH AS", "OPTIONS", *(word.upper() for word in WORDS)), _alike(told))
     yield from _refusals(found)
     yield from _when(changing)
     if changing:
@@ -129,14 +133,15 @@ def text(found: Sequence[Foretold], differs: Sequence[tuple[str, Differs]], note
         )
 
 
-def _alike(changing: Iterable[Foretold]) -> Iterator[tuple[object, ...]]:
+def _alike(told: Iterable[Foretold]) -> Iterator[tuple[object, ...]]:
     """Give a row for each kind of change: how many NICs, the first one, and the kinds of operations."""
     groups: dict[tuple[str, ...], list[Foretold]] = {}
-    for one in changing:
+    for one in told:
         if one.difference is not None:
             options = "; ".join(
                 f"{name} = {shown(name, after)}, is {shown(name, before)}" for name, before, after in one.difference.options
             )
+            options = options or (ALONE if one.recorded else "")
             parts = [_kinds(made) for made in operations(one.difference).values()]
             groups.setdefault((options, *parts), []).append(one)
     for (options, *kinds), same in sorted(groups.items(), key=lambda group: -len(group[1])):
@@ -150,7 +155,7 @@ def _kinds(made: Iterable[Operation]) -> str:
 def _in_words(one: Foretold) -> Iterator[str]:
     if one.difference is None:
         return
-    would = "come up, which it does not today" if one.before else "change"
+    would = "come up, which it does not today" if one.before else "change" if one.changes else "be on record, and change nothing"
     yield f"{printable(one.nic.label)} on {one.node or 'a node'}: would {would}"
     for name, before, after in one.difference.options:
         yield f"  {name} = {shown(name, after)}, is {shown(name, before)}"

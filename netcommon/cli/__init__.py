@@ -24,8 +24,8 @@ def begin(module: str, program: str) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where the caller ignores it nobody tells how a script ended (wait(2))
         group.main(prog_name=program)
     except streams.UnwrittenError as error:
-        sys.exit(streams.end(error))
+        sys.exit(streams.end(error, program))
     except Interrupted:
-        signals.end()
+        signals.end(program)
     finally:
         signals.leave()

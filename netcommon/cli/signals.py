@@ -49,10 +49,10 @@ def passes(_uuid: str, _there: object) -> bool:
     return False
 
 
-def end() -> None:
-    """Say it in one line, and die of the signal as other tools do."""
+def end(program: str) -> None:
+    """Say it in one line as ``program``, and die of the signal as other tools do."""
     number = _came[0][0] if _came else signal.SIGTERM
-    sys.stderr.write(f"netcommon: {_text(number)}\n")
+    sys.stderr.write(f"{program}: {_text(number)}\n")
     sys.stderr.flush()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -55,13 +55,13 @@ def take() -> None:
     sys.stderr = _of(Messages, 2, sys.stderr)
 
 
-def end(error: UnwrittenError) -> int:
-    """Say in one line that the output was not written; the exit status. Where its reader has gone we die of that, as other tools do."""
+def end(error: UnwrittenError, program: str) -> int:
+    """Say in one line as ``program`` that the output was not written; give the exit status. Where its reader has gone we die of that."""
     _nowhere(1)
     if error.errno == errno.EPIPE:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
-    sys.stderr.write(f"netcommon: the output cannot be written: {error}\n")
+    sys.stderr.write(f"{program}: the output cannot be written: {error}\n")
     sys.stderr.flush()
     return UNWRITTEN
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.client import Client
 from netregistry.importer.difference import Known
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from netregistry.importer.configuration import Configuration
     from netregistry.rehearsal import Rehearsal
     from netregistry.view import View
+
+
+KINDS = ("nics", "networks", "nodes")  #: of what has a cluster's name
 
 
 class Asking:
@@ -81,16 +84,42 @@ def of_view(view: View, cluster: str) -> Known:
     return Known(kinds["networks"], kinds["nics"], write(there) if there is not None else {}, apart)
 
 
-def take_over(asked: Client | Rehearsal, found: Configuration) -> None:
-    """Say as the operator that a configuration is the one to be imported. Raises as the registry does.
+class Renamed(NamedTuple):
+    """Say by which name a cluster was imported before, and how many things of it had that one."""
+
+    before: str
+    nics: int
+    networks: int
+    nodes: int
+
+
+def take_over(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
+    """Say as the operator that a configuration is the one to be imported; give what it is not called any more. Raises as the registry does.
 
     Of a cluster that was renamed the registry renames a part of what it has with each request.
     """
     reading = write(Reading(found.uuid, found.master, found.node, found.serial))
-    left = 1
+    renamed, left = _renamed(asked, found), 1
     while left:
         if isinstance(asked, Client):
             body = asked.change("PUT", f"imports/{found.cluster}", reading).body
         else:
             (body,) = asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
         left = body.get("left", 0)
+    return renamed
+
+
+def _renamed(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
+    """Look which other names a cluster is imported by, and what has them: several where a rename was not done to its end."""
+    if isinstance(asked, Client):
+        uuids = {item["cluster"]: item["imported"]["uuid"] for item in asked.all("imports")}
+    else:
+        uuids = {key.partition("/")[2]: there.uuid for key, there in asked.view.all("imports").items()}
+    return [_counted(asked, name) for name, uuid in sorted(uuids.items()) if uuid == found.uuid and name != found.cluster]
+
+
+def _counted(asked: Client | Rehearsal, name: str) -> Renamed:
+    if isinstance(asked, Client):
+        return Renamed(name, **{kind: sum(1 for _ in asked.all(kind, cluster=name)) for kind in KINDS})
+    has = [keys.kind(key) for key in asked.view.members("cluster", name)]
+    return Renamed(name, **{kind: has.count(kind) for kind in KINDS})

@@ -10,12 +10,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netregistry.stores.base import Damaged
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.stores.sqlite_file import (
     ENDS,
     MARK,
     MOVED,
     NEW,
+    REMEDY,
     REPLACED,
     gone,
     kept,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 FILE = "/var/lib/netregistry/registry.sqlite"
 HERE = "move it away where it is not wanted; netcommon registry authority rotate makes an authority, where init was ended before it did"
+ANOTHER = "name another backup"
 LOGGING = 2  #: in the head of a file that is written by way of a log
 BACKUP = ".backup-"  #: folders beside the registry in which its service makes copies
 
@@ -128,8 +131,7 @@ def _brought_back(backup: str, path: str, told: Callable[[str], object]) -> str:
         removed(beside)
         removed(copied)
         try:
-            duplicated(backup, copied)
-            with SqliteStore(copied, moved=True) as store:  # examined as any that is opened: a damaged one is refused here
+            with opened(backup, copied) as store:
                 store.note(epoch=secrets.token_hex(4), **{MARK: ""})
                 epoch = store.epoch
                 store.backup(beside)
@@ -143,6 +145,22 @@ def _brought_back(backup: str, path: str, told: Callable[[str], object]) -> str:
     return epoch
 
 
+@contextlib.contextmanager
+def opened(backup: str, copied: str) -> Iterator[SqliteStore]:
+    """Open a copy of a backup, which is examined as any file that is opened. What is wrong with it is said of the backup.
+
+    Raises OSError, HostRefused, Damaged, Unavailable.
+    """
+    duplicated(backup, copied)
+    try:
+        with SqliteStore(copied, moved=True) as store:
+            yield store
+    except Damaged as error:  # it names the copy, which is removed, and the remedy for a registry's own file
+        named = Damaged(str(error).replace(escaped(copied), escaped(backup)).replace(REMEDY, ANOTHER))
+        named.advice = error.advice
+        raise named from None
+
+
 def duplicated(backup: str, copied: str) -> None:
     """Copy a file of SQLite's that is to be read, and its log with it: the log has the latest commits, up to a thousand pages of them.
 
@@ -151,7 +169,7 @@ def duplicated(backup: str, copied: str) -> None:
     """
     log, journal = f"{backup}-wal", f"{backup}-journal"
     if _holds(journal):
-        remedy = "name another backup, or open it where it was made"
+        remedy = f"{ANOTHER}, or open it where it was made"
         raise HostRefused(f"{escaped(backup)} was being written when it was copied: {escaped(journal)} lies beside it", remedy)
     logged = _holds(log)
     _bytes(backup, copied)

@@ -367,7 +367,8 @@ class Rehearsed(NamedTuple):
     node: str  #: "" where nobody says on which it is
     running: bool
     device: str  #: on the simulated host
-    changed: bool
+    changed: bool  #: on a host
+    recorded: bool  #: on record alone
     options: tuple[OptionChange, ...]
     undone: tuple[RehearsedOperation, ...]
     released: tuple[RehearsedOperation, ...]  #: what would go from its record alone: others need it
@@ -403,6 +404,7 @@ class MockcloudRehearse(NamedTuple):
     nodes: int  #: on which NICs are
     unplaced: int  #: NICs of which nobody says on which node they are
     change: int
+    recorded: int  #: whose records alone would become others: nothing follows from it on their hosts
     refused: int
     requests: int  #: to simulated hosts, of all changes
     seconds: float  #: of CPU, of all changes on simulated hosts: no real kernel and no service is in it

@@ -51,6 +51,15 @@ class RegistryImport(NamedTuple):
     refused: tuple[Any, ...]  #: lines, each with why
 
 
+class RenamedCluster(NamedTuple):
+    """Say by which name a Ganeti cluster was imported before, and how much of the registry had that one."""
+
+    before: str
+    nics: int
+    networks: int
+    nodes: int
+
+
 class RegistryImportGaneti(NamedTuple):
     """Say what became of the configuration of a Ganeti cluster."""
 
@@ -63,6 +72,7 @@ class RegistryImportGaneti(NamedTuple):
     deleted: int
     refused: tuple[Any, ...]  #: NICs and networks that the registry does not take, each with why
     problems: tuple[str, ...]  #: what of the configuration cannot be in a registry
+    renamed: tuple[RenamedCluster, ...]  #: by --take-over after gnt-cluster rename; several if an earlier one was not done to its end
     apart: tuple[str, ...]  #: nodes that have NICs of the cluster, and are of another one, or none
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, say
-from netcommon.cli.registry_client import as_root, client, joined
+from netcommon.cli.registry_client import as_root, client, elsewhere, in_etcd, joined, served
 from netcommon.dns import ganeti
 from netcommon.process.notify import Notifier
-from runtime.errors import UNAVAILABLE
+from netcommon.views.format import several
+from runtime.errors import UNAVAILABLE, HostRefused
 
 HOURLY = 3600.0
 LOOKED = 300.0  #: seconds from one look whether the certificate is due to the next one: the shortest is good for an hour
@@ -25,27 +26,57 @@ def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_ove
     ``copied``: writes a copy of the registry to a new file of this name. Raises HostRefused, TryAgain, and what the registry refuses.
     """
     as_root(app)
-    source = _source(app)
+    if dry_run or take_over:
+        _only_operators(app, dry_run)
+    source, renamed = _source(app), list[Any]()
     found, seen = source.read()
     with contextlib.ExitStack() as stack:
         if dry_run:
+            _warn_of_role(app, found.cluster)
             rehearsal = import_module("netregistry.rehearsal")
             copy = stack.enter_context(rehearsal.Rehearsal(stack.enter_context(rehearsal.copied(copied))))
             if take_over:
-                _asking().take_over(copy, found)
+                renamed = _asking().take_over(copy, found)
             importer = _importer(_asking().Rehearsing(copy, found.cluster), 0.0)
         else:
+            asking = _asking().Asking(stack.enter_context(client(app, f"importer:{found.cluster}")), found.cluster)
             if take_over:
+                asking.epoch()  # who cannot import is refused before anything is renamed
                 with client(app) as operator:
-                    _asking().take_over(operator, found)
-            asked = stack.enter_context(client(app, f"importer:{found.cluster}"))
-            importer = _importer(_asking().Asking(asked, found.cluster))
+                    renamed = _asking().take_over(operator, found)
+            importer = _importer(asking)
+        for each in renamed:
+            say(_said(each, found.cluster, dry_run), err=as_json)  # at once: the import may be refused after it
         outcomes = [importer.take(found, seen, time.monotonic())]
         while not dry_run and outcomes[-1].absent and (left := importer.due - time.monotonic()) < float("inf"):
             time.sleep(max(0.0, left))
             found, seen = source.read()
             outcomes.append(importer.take(found, seen, time.monotonic()))
-    return _shown(found, outcomes, dry_run, as_json)
+    return _shown(found, outcomes, renamed, dry_run, as_json)
+
+
+def _only_operators(app: App, dry_run: bool) -> None:
+    """Raise HostRefused where the registry is elsewhere, and this machine has not joined it as an operator."""
+    found = None if dry_run and in_etcd(app) else elsewhere(app)
+    if found is None and not dry_run and not served(app):
+        found = import_module("netregistry.credentials").read(app.paths.lib, "importer")
+    if found is not None and found.role != "operator":
+        text = f"{'--dry-run' if dry_run else '--take-over'} is for operators, and this machine has joined as {found.role}"
+        raise HostRefused(text, "netcommon registry token create operator NAME, and netcommon registry join URL TOKEN here")
+
+
+def _warn_of_role(app: App, cluster: str) -> None:
+    """Say in a rehearsal why the import itself would be refused, where this machine is the importer of another cluster."""
+    try:
+        client(app, f"importer:{cluster}").close()
+    except HostRefused as error:
+        say(f"netcommon: {error}", err=True)
+
+
+def _said(renamed: Any, cluster: str, dry_run: bool) -> str:
+    """Say which name a cluster had, and how much goes with its new one."""
+    counts = f"{several(renamed.nics, 'NIC')}, {several(renamed.networks, 'network')}, {several(renamed.nodes, 'node')}"
+    return f"{renamed.before} {'would be' if dry_run else 'is'} called {cluster}{'' if dry_run else ' now'}: {counts}"
 
 
 def follow(app: App) -> None:
@@ -95,7 +126,7 @@ def _source(app: App) -> Any:
     )
 
 
-def _shown(found: Any, outcomes: list[Any], dry_run: bool, as_json: bool) -> int:
+def _shown(found: Any, outcomes: list[Any], renamed: list[Any], dry_run: bool, as_json: bool) -> int:
     """Print what has become of it; give the exit status."""
     made, changed, deleted = (sum(getattr(each, name) for each in outcomes) for name in ("made", "changed", "deleted"))
     refused, apart = outcomes[-1].refused, list(outcomes[-1].apart)
@@ -103,7 +134,8 @@ def _shown(found: Any, outcomes: list[Any], dry_run: bool, as_json: bool) -> int
         rows = [{"uuid": uuid, "detail": why} for uuid, why in sorted(refused.items())]
         counts = {"made": made, "changed": changed, "deleted": deleted}
         about = {"cluster": found.cluster, "node": found.node, "serial": found.serial, "apart": apart}
-        answer("registry-import-ganeti", done=not dry_run, **about, **counts, refused=rows, problems=list(found.problems))
+        about |= {"renamed": [each._asdict() for each in renamed], "problems": list(found.problems)}
+        answer("registry-import-ganeti", done=not dry_run, **about, **counts, refused=rows)
     else:
         for line in (*found.problems, *(f"{uuid}: {why}" for uuid, why in sorted(refused.items()))):
             say(f"netcommon: {line}", err=True)

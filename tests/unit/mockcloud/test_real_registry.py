@@ -13,20 +13,22 @@ from types import SimpleNamespace
 
 import pytest
 
+from mockcloud import state
 from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
 from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
+from mockcloud.networks import Networks
 from mockcloud.nodes import perform
 from mockcloud.scenarios import running
 from mockcloud.scenarios.faults import Faults
 from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.running import Run
 from mockcloud.sysinfo import node_uuid
-from netregistry.client import SILENT
+from netregistry.client import SILENT, Problem
 from netregistry.service.registry import ALIVE
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 from tests.support.netns import slowness
 from tests.support.registry_process import Registry
 
@@ -171,6 +173,12 @@ def test_a_service_is_one_clouds_alone(cloud: MockCloud, registry: Registry, tmp
         with pytest.raises(HostRefused, match="the registry's network mock-admin is of another mock cloud"):
             MockCloud(str(tmp_path / "another"), service=str(registry.socket))
     assert len(cloud.list()) == NODES and not (tmp_path / "another/servers").exists()
+    with registry.client() as asked:
+        before = asked.get("nodes").body["items"]
+        own = MockCloud(str(tmp_path / "another"))
+        own.create(1)
+        own.close()
+        assert own.service == "" and asked.get("nodes").body["items"] == before, "a folder that was refused is bound to nothing"
 
 
 @pytest.mark.slow
@@ -186,6 +194,31 @@ def test_a_cloud_with_a_registry_of_its_own_keeps_it(registry: Registry, tmp_pat
     MockCloud(str(tmp_path / "own")).close()
     with pytest.raises(HostRefused, match="is its own"):
         MockCloud(str(tmp_path / "own"), service=str(registry.socket))
+
+
+def test_a_registry_that_cannot_be_claimed_leaves_no_cloud(registry: Registry, tmp_path: Path) -> None:
+    with registry.client() as asked:
+        asked.change("POST", "networks", {"name": "mock-admin", "subnet": "192.0.2.0/24"})
+    with pytest.raises(Problem):
+        MockCloud(str(tmp_path / "cloud"), service=str(registry.socket))
+    assert not state.there(str(tmp_path / "cloud"))
+
+
+def test_a_cloud_that_may_have_claimed_its_registry_goes_on_with_it(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer did not come: under another name it would be refused for ever."""
+    root, claim = str(tmp_path / "cloud"), Networks.claim
+
+    def unanswered(networks: Networks, name: str) -> None:
+        claim(networks, name)
+        raise TryAgain("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Networks, "claim", unanswered)
+        with pytest.raises(TryAgain):
+            MockCloud(root, service=str(registry.socket))
+    MockCloud(root, service=str(registry.socket)).close()
 
 
 def test_no_service_is_refused(tmp_path: Path) -> None:

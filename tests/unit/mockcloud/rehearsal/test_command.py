@@ -169,6 +169,19 @@ def test_tags_are_rehearsed(mockcloud: Mockcloud, copied: str) -> None:
     assert (why["variable"], why["value"]) == ("TAGS", "netcommon:0:rate_in:fast") and "rate_in" in why["expected"]
 
 
+def test_tags_that_nothing_follows_from_are_on_record_alone(mockcloud: Mockcloud, copied: str) -> None:
+    words = ("rehearse", copied, "--tags", "web0=other")
+    said = mockcloud.json(*words)
+    assert (said["change"], said["recorded"], said["requests"]) == (0, 1, 0)
+    assert [(one["nic"], one["changed"], one["recorded"]) for one in said["results"]] == [("web0/0", False, True), ("web1/0", False, False)]
+    table = mockcloud(*words)
+    assert "0 would change, 1 would be on record alone, 0 would be refused, 1 stay as they are" in table
+    assert [line.split() for line in table.splitlines() if line.startswith("1 ")] == [["1", "web0/0", "on", "record", "alone", *"----"]]
+    lines = mockcloud(*words, "--each").splitlines()
+    assert "web0/0 on node1.example.com: would be on record, and change nothing" in lines
+    assert not any("CPU" in line for line in (*lines, *table.splitlines())), "nothing was changed on a host"
+
+
 Wrong = Callable[[Mockcloud, str], tuple[str, ...]]
 
 #: What is wrong, the exit status, and what the one line names.

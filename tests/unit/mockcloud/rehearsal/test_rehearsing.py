@@ -17,6 +17,8 @@ from tests.support.rehearsing import BLUE, NETWORK, NICS, Came, RealNode, copy, 
 TOLD = '[nic]\ndhcp="dnsmasq"\n[networks.blue]\nmtu=1400\n'
 FIREWALL, GUARD = '[nic]\nfirewall="protected"\n', "[nic]\nspoof_guard=true\n"
 
+NOTHING = "- | - | - | -"  #: of a NIC with another option, from which nothing follows where it is
+
 #: By name: present settings, new ones, and of each NIC that changes the kinds of operations: undone, released, replaced, done.
 CASES: dict[str, tuple[str, str, dict[str, str]]] = {
     "MTU": (TOLD, TOLD.replace("1400", "9000"), {"web1/0": "- | - | network-file | network-file"}),
@@ -60,7 +62,7 @@ CASES: dict[str, tuple[str, str, dict[str, str]]] = {
             "web5/0": "flows flows-end | - | - | -",
         },
     ),
-    "VLAN": ("", "[nic]\ndefault_vlan=true\n", {"web1/0": "- | - | - | -", "web2/0": "- | - | bridge-vlans | bridge-vlans"}),
+    "VLAN": ("", "[nic]\ndefault_vlan=true\n", {"web1/0": NOTHING, "web2/0": "- | - | bridge-vlans | bridge-vlans"}),
     "uplinks": (
         "",
         '[bridges.brv]\nuplinks=["eth-brv"]\n',
@@ -90,7 +92,8 @@ def test_what_is_foretold_is_what_then_happens(name: str, tmp_path: Path) -> Non
     """On a node that nothing of mockcloud has made, NIC by NIC; and what is not foretold does not happen."""
     before, after, expected = CASES[name]
     found = rehearsed(copy(), before, after)
-    assert {label: kinds(one) for label, one in found.items() if one.changes} == expected
+    assert {label: kinds(one) for label, one in found.items() if one.changes or one.recorded} == expected
+    assert {label for label, one in found.items() if one.recorded} == {label for label, made in expected.items() if made == NOTHING}
     real = RealNode(tmp_path, copy(), before)
     real.configure(after)
     happened = real.changed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -17,25 +16,11 @@ from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_ganeti import follow
 from netregistry import credentials
 from netregistry.importer import watch
-from netregistry.service.tls import Listening
-from netregistry.stores.sqlite import SqliteStore
 from tests.support.cli import Cli
+from tests.support.elsewhere import registry
 from tests.support.ganeti_configuration import CLUSTER, NETWORKS, NICS, Cluster, GanetiNode
 from tests.support.netns import wait_until
-from tests.support.service import Served, served
-from tests.support.tls import NAMES, free_port
-
-
-@contextlib.contextmanager
-def registry(home: Cli) -> Iterator[tuple[Served, str]]:
-    """Serve a registry that others reach by TLS; give it, and its URL."""
-    (home.root / "run/netregistry").mkdir(parents=True)
-    home("registry", "init")
-    port, keys = free_port(), str(home.root / "var/lib/netregistry/authority")
-    store = SqliteStore(str(home.root / "var/lib/netregistry/registry.sqlite"))
-    with served(home.root / "run/netregistry", store=store, others=Listening((("127.0.0.1", port),), NAMES, keys)) as service:
-        service.until(lambda: service.service.figures.until > 0)
-        yield service, f"https://localhost:{port}"
+from tests.support.service import Served
 
 
 @pytest.fixture

@@ -154,14 +154,40 @@ def test_a_cluster_that_was_renamed_keeps_what_operators_have_said(cli: Cli, ser
     for words in (COMMAND, (*COMMAND, "--dry-run")):
         said = cli(*words, status=69).stderr
         assert f"is imported as {CLUSTER}" in said and "--take-over" in said
-    assert "0 would be made, 0 would be changed, 0 would be deleted" in cli(*COMMAND, "--dry-run", "--take-over").stdout
+    done = cli(*COMMAND, "--dry-run", "--take-over").stdout
+    assert f"{CLUSTER} would be called new.example.com: 2 NICs, 1 network, 0 nodes\n" in done
+    assert "0 would be made, 0 would be changed, 0 would be deleted" in done
+    renamed = [{"before": CLUSTER, "nics": 2, "networks": 1, "nodes": 0}]
+    assert cli.json(*COMMAND, "--dry-run", "--take-over")["renamed"] == renamed
     assert service.everything() == before
-    assert "0 made, 0 changed, 0 deleted, 0 refused" in cli(*COMMAND, "--take-over").stdout
+    assert cli.json(*COMMAND, "--take-over")["renamed"] == renamed
+    done = cli(*COMMAND, "--take-over").stdout
+    assert "0 made, 0 changed, 0 deleted, 0 refused" in done and "called" not in done
+    assert cli.json(*COMMAND)["renamed"] == []
     (item,) = cli.json("registry", "nic", "show", "web1.example.com/0")["items"]
     assert item["nic"]["master"] == "ganeti:new.example.com" and item["nic"]["options"][0]["value"] == "8mbit"
     cluster.instance("web1.example.com")["tags"] = ["a"]
     node.write(cluster)
     assert "0 made, 2 changed" in cli(*COMMAND).stdout
+
+
+def test_each_name_of_a_cluster_that_was_renamed_in_part_is_said(cli: Cli, service: Served, cluster: Cluster, node: GanetiNode) -> None:
+    for number in range(100):
+        cluster.nic(f"{number:08x}-4444-4444-8444-444444444444", mac=f"aa:00:00:00:01:{number:02x}", instance=f"web{number}")
+        cluster.instance(f"web{number}")["tags"] = [f"{name:02}{'x' * 100}" for name in range(90)]
+    node.write(cluster)
+    cli(*COMMAND)
+    (held,) = service.client().get("imports").body["items"]
+    reading = {name: held["imported"][name] for name in ("uuid", "master", "node", "serial")}
+    assert service.client().change("PUT", "imports/third.example.com", reading).body["left"]
+    cluster.document["cluster"]["cluster_name"] = "new.example.com"
+    cluster.changed()
+    node.write(cluster)
+    (node.folder / "ssconf_cluster_name").write_text("new.example.com\n")
+    rehearsed = cli.json(*COMMAND, "--dry-run", "--take-over")["renamed"]
+    done = cli.json(*COMMAND, "--take-over")["renamed"]
+    assert rehearsed == done and [each["before"] for each in done] == [CLUSTER, "third.example.com"]
+    assert [sum(each[kind] for each in done) for kind in ("nics", "networks")] == [102, 1] and all(each["nics"] for each in done)
 
 
 @pytest.mark.parametrize("given", [(), ("cluster=prod",)])

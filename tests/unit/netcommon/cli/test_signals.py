@@ -81,10 +81,14 @@ def holds(cli: Cli) -> list[bool]:
 
 
 def command(tmp_path: Path, before: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """``netcommon`` in a process that runs ``before`` first, and whose caller ignores no signal, whatever ours does."""
+    return of_program("netcommon", before, "--root", str(tmp_path), *arguments)
+
+
+def of_program(name: str, before: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """``name`` in a process that runs ``before`` first, and whose caller ignores no signal, whatever ours does."""
     heeding = f"for number in {tuple(map(int, signals.NUMBERS))}: signal.signal(number, signal.SIG_DFL)"
-    code = f"import atexit, os, signal, sys\n{heeding}\n{before}\nfrom netcommon.cli import main\nmain()"
-    words = [VENV / "bin/python", "-c", code, "--root", str(tmp_path), *arguments]
+    code = f"import atexit, os, signal, sys\n{heeding}\n{before}\nfrom {name}.cli import main\nmain()"
+    words = [VENV / "bin/python", "-c", code, *arguments]
     return subprocess.run(words, cwd=ROOT, capture_output=True, check=False, timeout=60)
 
 
@@ -104,6 +108,13 @@ sys.meta_path.insert(0, Finder())
 def test_a_command_that_has_hardly_begun_dies_of_the_signal(tmp_path: Path, module: str, number: signal.Signals) -> None:
     done = command(tmp_path, AT_IMPORT.format(module=module, number=int(number)), "list")
     assert (done.returncode, done.stdout, done.stderr) == (-number, b"", b"netcommon: ended by signal %d\n" % number)
+
+
+def test_mockcloud_says_its_own_name() -> None:
+    done = of_program("mockcloud", AT_IMPORT.format(module="mockcloud.cli.group", number=int(signal.SIGINT)), "--help")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"mockcloud: ended by signal 2\n")
+    done = of_program("mockcloud", "os.close(1); os.open('/dev/full', os.O_WRONLY)", "--help")
+    assert (done.returncode, done.stderr) == (74, b"mockcloud: the output cannot be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

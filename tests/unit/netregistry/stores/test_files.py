@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +13,9 @@ import pytest
 
 from netregistry import transfer
 from netregistry.stores import files
-from netregistry.stores.base import Put
+from netregistry.stores.base import Damaged, Put
 from netregistry.stores.sqlite import SqliteStore
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, escaped
 
 
 def brought_back(backup: Path) -> set[str]:
@@ -74,3 +77,33 @@ def test_a_file_with_a_journal_is_refused(disk: Path, read: Callable[[Path], set
     Path(f"{disk}-journal").write_bytes(b"what was there before")
     with pytest.raises(HostRefused, match=r"old\.sqlite-journal' lies beside it"):
         read(disk)
+
+
+def cut_off(backup: Path) -> str:
+    os.truncate(backup, 20000)
+    return "is damaged: "
+
+
+def emptied(backup: Path) -> str:
+    os.truncate(backup, 0)
+    return "is no registry: "
+
+
+def of_a_newer_version(backup: Path) -> str:
+    with contextlib.closing(sqlite3.connect(backup)) as database:
+        database.execute("PRAGMA user_version=99")
+    return "was written by a newer version"
+
+
+@WAYS
+@pytest.mark.parametrize("spoilt", [cut_off, emptied, of_a_newer_version])
+def test_what_is_wrong_with_a_backup_is_said_of_it(tmp_path: Path, spoilt: Callable[[Path], str], read: Callable[[Path], set[str]]) -> None:
+    with SqliteStore.create(str(tmp_path / "registry.sqlite"), "first") as store:
+        store.commit([], [Put(f"networks/{number}", b"{}" * 4000) for number in range(9)])
+        store.backup(str(tmp_path / "backup"))
+    what = spoilt(tmp_path / "backup")
+    with pytest.raises(Damaged) as refused:
+        read(tmp_path / "backup")
+    text = str(refused.value)
+    assert text.startswith(f"{escaped(str(tmp_path / 'backup'))} {what}") and "restore" not in text
+    assert not (tmp_path / "new/registry.sqlite").exists()
