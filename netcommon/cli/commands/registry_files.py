@@ -291,6 +291,14 @@ def _asked_for(ask: Callable[[str, list[Any]], None], batches: list[Any], progre
     return refused
 
 
+def _etcd_elsewhere(app: App) -> bool:
+    """Tell whether an etcd keeps the registry that is meant, and the settings of its service's machine alone name it."""
+    if served(app) or elsewhere(app) is None:
+        return False
+    with client(app) as asked:
+        return bool(asked.get("status").body.get("store") == "etcd")
+
+
 @click.command("compact")
 @dry_option
 @json_option
@@ -303,7 +311,8 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
     for each member, after it.
     """
     as_root(app)
-    if in_etcd(app) and (dry_run or not served(app)):
+    etcd = in_etcd(app) or _etcd_elsewhere(app)
+    if etcd and (dry_run or (in_etcd(app) and not served(app))):
         remedy = "etcdctl defrag gives what is free back to the file system, member by member"
         raise HostRefused("an etcd is compacted by its registry's service, at once, and not on trial", remedy)
     if dry_run:
@@ -317,7 +326,7 @@ def compact(app: App, dry_run: bool, as_json: bool) -> None:
         before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
     if as_json:
         answer("registry-compact", done=not dry_run, before=before, after=after)
-    elif in_etcd(app):
+    elif etcd:
         say(f"the etcd has {before} bytes, {after} of them in use: etcdctl defrag, for each member, frees the others")
     else:
         which = file_of(app) if elsewhere(app) is None else _called(app)
