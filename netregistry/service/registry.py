@@ -400,6 +400,7 @@ class Registry:
         For any thread: requests are answered meanwhile.
         """
         store = self.store
+        copy: Callable[[str], None]
         if isinstance(store, EtcdStore) and self.issuer.keys:
             beside, copy = self.issuer.keys, partial(filed, store)
         elif isinstance(store, SqliteStore) and store.path != ":memory:":

@@ -19,6 +19,8 @@ from netcommon.cli.registry_client import (
     as_root,
     authority_keys,
     client,
+    elsewhere,
+    in_etcd,
     node_of,
     served,
     show_change,
@@ -104,12 +106,14 @@ def authority_list(app: App, as_json: bool) -> None:
 def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
     """Make another authority, which signs from now on.
 
-    On the registry's machine. The one before counts until it is retired. Agents learn of the new one within an hour, and renew their
-    certificates; certificate list shows by which authority each is. With --lost and --stolen it is done whatever rotation is under way.
+    On the registry's machine, where its key is made; elsewhere it is refused. The one before counts until it is retired. Agents learn of
+    the new one within an hour, and renew their certificates; certificate list shows by which authority each is. With --lost and --stolen it
+    is done whatever rotation is under way.
     """
     as_root(app)
     if lost and stolen:
         raise click.UsageError("--stolen does what --lost does, and ends those before: one of the two")
+    _signed_here(app)
     x509, keys = module_of("netregistry.authority.x509"), module_of("netregistry.authority.key_files")
     with client(app) as asked:
         items, _revision = whole(asked, "authorities")
@@ -137,6 +141,15 @@ def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
     ended = f"; {', '.join(over)} {'counts' if len(over) == 1 else 'count'} no more" if over else ""
     sentence = f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}{ended}"
     show_change(said, sentence, False, as_json)
+
+
+def _signed_here(app: App) -> None:
+    """Raise HostRefused where the service that signs is another machine's: the new key would be made here, and nothing would sign by it."""
+    found = None if in_etcd(app) else elsewhere(app)
+    if found is not None:
+        remedy = "do it on the registry's machine, while its service runs: there is the key of the one before, too"
+        where = text(list(found.addresses))
+        raise HostRefused(f"the key would be made on this machine, and the registry at {where} signs where it is", remedy)
 
 
 @authority.command("retire")

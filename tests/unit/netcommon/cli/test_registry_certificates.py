@@ -306,6 +306,20 @@ def test_the_authority_is_rotated(machines: Machines) -> None:
     third("registry", "network", "list")
 
 
+@pytest.mark.parametrize("how", [(), ("--lost",), ("--stolen",)], ids=["plain", "lost", "stolen"])
+def test_an_authority_is_rotated_where_its_key_is_used(machines: Machines, how: tuple[str, ...]) -> None:
+    """On an operator's own machine the key would stay with him: nobody could join, and by --stolen all would be out, he too."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    before = home.json("registry", "authority", "list")["items"]
+    said = other("registry", "authority", "rotate", *how, status=69).stderr
+    assert "on the registry's machine" in said and "--lost" not in said and machines.url in said
+    assert home.json("registry", "authority", "list")["items"] == before
+    assert not os.path.exists(other.root / "var/lib/netregistry/authority")
+    other("registry", "network", "list")
+    home("registry", "authority", "rotate", *how)
+
+
 def test_the_authoritys_key_is_lost(machines: Machines) -> None:
     home, other = machines.home, machines.other
     other("registry", "join", machines.url, token(machines, "reader", "ann"))
