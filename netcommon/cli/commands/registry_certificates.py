@@ -303,9 +303,9 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
     """Let this machine join a registry elsewhere, by a token.
 
     A key is made here, which stays here, and a certificate is got for it: /var/lib/netcommon/certificates. With the token of a node the
-    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. Where that file is
-    lost, as on a machine that was installed anew, the token of a node that has joined makes it that node again. With several addresses the
-    next one is asked where one does not answer, or cannot do it.
+    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join; of one that has
+    joined before they are changed by node set. Where that file is lost, as on a machine that was installed anew, the token of a node that
+    has joined makes it that node again. With several addresses the next one is asked where one does not answer, or cannot do it.
 
     With - for TOKEN it is read from standard input: what stands on a command line is seen by every user of the machine.
     """
@@ -332,8 +332,9 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
 def _node_joined(app: App, join: Callable[..., Any], name: str, about: dict[str, Any]) -> tuple[Membership, Any]:
     """Let this machine join as a node; give who it is, and what it has joined with. Raises as ``join`` does.
 
-    One that does not know who it was becomes the node that the token is for, unless ``name`` is another one's. So does one that only has
-    a UUID of a join that nobody has answered (503, or cut off): no registry knows it by that.
+    One that was renamed in the registry since takes that name, unless it is to have another one: ``name``. One that does not know who it
+    was becomes the node that the token is for, unless ``name`` is another one's. So does one that only has a UUID of a join that nobody has
+    answered (503, or cut off): no registry knows it by that.
     """
     problem, there = import_module("netregistry.client").Problem, membership.read(app.paths)
     before = None if there is None or _unanswered(app, there) else there
@@ -342,11 +343,15 @@ def _node_joined(app: App, join: Callable[..., Any], name: str, about: dict[str,
     try:
         return me, _joined_as(app, join, me, before, about)
     except problem as refused:
-        uuid, known = refused.document.get("node", ""), refused.document.get("called", "")
-        if before is not None or refused.kind != "token" or not validate.is_uuid(str(uuid)) or (name and known not in ("", name)):
+        uuid, known = str(refused.document.get("node", "")), str(refused.document.get("called", ""))
+        if refused.kind == "exists":
+            becomes = uuid == me.uuid and refused.document.get("field") == "name" and not name
+        else:
+            becomes = refused.kind == "token" and before is None and validate.is_uuid(uuid) and (not name or known in ("", name))
+        if not becomes:
             raise
-    me = Membership(str(uuid), validate.name(str(known), "name") if known else called)
-    return me, _joined_as(app, join, me, None, about)
+    me = Membership(uuid, validate.name(known, "name") if known else called)
+    return me, _joined_as(app, join, me, before, about)
 
 
 def _unanswered(app: App, there: Membership) -> bool:

@@ -98,6 +98,28 @@ def test_a_machine_that_was_installed_anew_is_its_node_again(machines: Machines)
     assert len(other.json("registry", "node", "list")["items"]) == 1 and certificates(machines) == {("node", "node1"): "counts"}
 
 
+def test_a_node_that_joins_again_is_what_the_registry_knows(machines: Machines) -> None:
+    """What else is asked for is refused with what does it; the name is the registry's, which an operator may have changed since."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    me, text = membership.read(other.paths), token(machines, "node", "node1")
+    assert me is not None
+    for more, status, said in (
+        (("cluster=new.example.com",), 69, "netcommon registry node set node1 cluster=new.example.com"),
+        (("provides=fast",), 69, "netcommon registry node set node1 provides=fast"),
+        (("--name", "zz"), 69, "netcommon registry node set node1 name=zz"),
+        (("nosuchfield=1",), 64, "nosuchfield"),
+    ):
+        assert said in other("registry", "join", machines.url, text, *more, status=status).stderr
+        assert membership.read(other.paths) == me
+    home("registry", "node", "set", "node1", "name=node7", "cluster=new.example.com")
+    assert "as node node7" in other("registry", "join", machines.url, text, "cluster=new.example.com").stdout
+    assert membership.read(other.paths) == me._replace(name="node7") and joining.begun(other.paths.lib) == ""
+    other("registry", "join", machines.url, token(machines, "node", "node7"), "--name", "node7")
+    (node,) = home.json("registry", "node", "list")["items"]
+    assert (node["node"]["name"], node["node"]["cluster"]) == ("node7", "new.example.com")
+
+
 @pytest.mark.parametrize("cut_off", [False, True], ids=["unavailable", "cut-off"])
 def test_a_machine_that_was_installed_anew_joins_though_its_first_try_was_not_answered(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, cut_off: bool
