@@ -252,6 +252,47 @@ def test_an_operator_elsewhere_has_the_whole(machines: Machines) -> None:
     assert other.json("registry", "compact")["done"] is True
 
 
+def shut_out(machines: Machines, how: str) -> None:
+    """Let the certificate of the operator elsewhere count no more; the node's, by which the machine joins anew if need be, counts."""
+    home, other = machines.home, machines.other
+    if how == "revoked":
+        home("registry", "certificate", "revoke", "operator", "ann")
+    elif how == "not-renewed":
+        other.wall = time.time()
+        found = credentials.read(other.paths.lib, "operator")
+        assert found is not None
+        with Folder.make(found.folder) as folder:
+            credentials._write(folder, found._replace(since=0.0, until=other.wall - 1))
+        home("registry", "certificate", "revoke", "operator", "ann")
+    else:
+        home("registry", "authority", "rotate", "--stolen")
+        other("registry", "join", machines.url, token(machines, "node", "node1"))
+
+
+@pytest.mark.parametrize("how", ["revoked", "not-renewed", "foreign"])
+def test_an_operators_certificate_that_counts_no_more_does_not_shut_the_nodes_out(machines: Machines, how: str) -> None:
+    """What is looked at is asked for as the node; what changes something is the operator's. Both say which certificate it is, and where."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    shut_out(machines, how)
+    folder = f"{other.paths.lib}/certificates/operator"
+    for words in (("registry", "nic", "list"), ("registry", "find", "node1"), ("list", "--cluster")):
+        said = other(*words).stderr
+        assert f"rm -r {folder})" in said and "operator ann" in said and "shown to this machine as a node" in said
+    copy = str(other.root / "copy")
+    for more in (("network", "add", "blue"), ("node", "set", "node1", "provides=fast"), ("settings",), ("backup", copy)):
+        said = other("registry", *more, status=69).stderr
+        assert f"rm -r {folder})" in said and "operator ann" in said
+    assert home.json("registry", "network", "list")["items"] == [] and not os.path.exists(copy)
+    shutil.rmtree(folder)
+    assert other("registry", "nic", "list").stderr == ""
+    node = home.json("registry", "node", "list")["items"][0]["node"]["uuid"]
+    home("registry", "certificate", "revoke", "node", "node1")
+    said = other("registry", "nic", "list", status=69).stderr
+    assert f"(asked as node {node}, by " in said and "rm -r" not in said
+
+
 def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
     first, second = token(machines, "reader", "ann"), token(machines, "reader", "bob", "--for", "1h")
     machines.other("registry", "join", machines.url, first)
