@@ -14,10 +14,12 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, state, stored, sysinfo
+from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
 from mockcloud.hardware import OWN, PROFILES, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.networks import ADMINS, Networks, own_uuid
 from mockcloud.node import MockNode
+from mockcloud.own_service import OwnService, members_of
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
@@ -54,13 +56,15 @@ class Counted(NamedTuple):
 class MockCloud:
     """A cloud below the folder ``root``, which is made if need be. Its agents run when ``start`` is called.
 
-    ``sort``: that of nodes that are made, as ``create`` has it. ``service``: the socket of its registry's service; "": as before, at first
-    a registry of its own, and time is virtual then.
+    ``sort``: that of nodes that are made, as ``create`` has it. ``service``: the socket of its registry's service, https://HOST:PORT
+    of one elsewhere, or "etcd:3" for one of its own over so many members; "": as before, at first a registry in this process, and time is
+    virtual then. ``home``: where the certificate is by which this machine is an operator elsewhere.
 
     Raises HostRefused where its files are not what was written, TryAgain where another process is at work on it.
     """
 
-    def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "", **sort: Any) -> None:
+    def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "", home: str = LIB, **sort: Any) -> None:
+        self._home = home
         self.root, self._sort = os.path.abspath(root), known(Sort(profile, **sort))
         self.log: list[str] = []
         self.live = False  #: it is served: agents run all the time
@@ -106,10 +110,16 @@ class MockCloud:
     def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
         """Give the clock, and the registry by it."""
         if self.service:
-            real = RealTime(seed)
-            return real, ServedRegistry(real, self.service)
+            return self._reach_service(RealTime(seed))
         virtual = Scheduler(seed, later)
         return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
+
+    def _reach_service(self, real: RealTime) -> tuple[Scheduler, Reached]:
+        if members := members_of(self.service):
+            return real, OwnService(real, self.root, members)
+        if self.service.startswith(HTTPS):
+            return real, RegistryElsewhere(real, self.service, self._home)
+        return real, ServedRegistry(real, self.service)
 
     @property
     def own(self) -> MockRegistry:
@@ -137,7 +147,8 @@ class MockCloud:
     def _fits(self, number: int, there: int, depth: str = TREE, running: int = 0) -> None:
         """Raise HostRefused where this machine cannot hold so many nodes, ``there`` of which are on disk, and ``running`` run."""
         sockets = limits.SOCKETS if self.service else 0
-        limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running))
+        tls = self.service.startswith(HTTPS)
+        limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running, tls=tls))
 
     def _others(self) -> None:
         """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""

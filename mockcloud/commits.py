@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from netregistry.client import Asker
     from netregistry.stores.base import Batch, Item
     from netregistry.view import View
 
@@ -34,6 +35,13 @@ class Commits:
         for key, value, _revision in items:
             self._put(key, value)
         return self
+
+    def look(self, client: Asker) -> None:
+        """Take in what a registry in another process lists, of which nobody hears each commit. Raises Problem, TryAgain."""
+        wanted = {each["nic"]["uuid"] for each in client.all("nics", belongs="instance")}
+        said = {each["report"]["nic"] for each in client.all("reports")}
+        self.instances |= wanted
+        self.seen = (self.seen | said) & wanted
 
     def end(self) -> None:
         """Take in nothing more, and forget what is stored."""

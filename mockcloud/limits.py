@@ -25,6 +25,7 @@ NUMBERS = 200_000  #: nodes at most: addresses of the admin network
 WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
 WORD["descriptors"] = "open files (RLIMIT_NOFILE)"
 WORD["namespaces"] = "user.max_net_namespaces"
+OF_TLS = 128 << 10  #: bytes of memory for the two connections of a node that speaks TLS, which have a context each
 OF_NAMESPACE = 2 << 20  #: bytes of the kernel's memory for a network namespace
 DEEP = 40  #: descriptors of a node in a namespace: its own, its sockets, its taps
 
@@ -46,18 +47,20 @@ def room(
     depth: str = TREE,
     there: int = 0,
     running: int = 0,
+    tls: bool = False,
 ) -> Room:
     """Look at this machine. What cannot be read limits nothing.
 
-    ``sockets``: of each node; ``depth``: of those that are to fit; ``there``: how many are on disk, and have their part of it; ``running``:
-    how many run in this process, and have their memory. What is limited as a whole, and not by what is free now, has to do for all of them.
+    ``sockets``: of each node; ``tls``: they are TLS's; ``depth``: of those that are to fit; ``there``: how many are on disk, and have their
+    part of it; ``running``: how many run in this process, and have their memory. What is limited as a whole, and not by what is free now,
+    has to do for all of them.
     """
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
     deep = depth == NAMESPACE
     sockets += DEEP if deep else 0
     for least, has, needs in (
-        ("memory", _memory(proc, cgroup), MEMORY + (OF_NAMESPACE if deep else 0)),
+        ("memory", _memory(proc, cgroup), MEMORY + (OF_NAMESPACE if deep else 0) + (OF_TLS if tls else 0)),
         ("namespaces", _number(f"{proc}/sys/user/max_net_namespaces") if deep else None, 1),
         ("watches", _number(f"{proc}/sys/fs/inotify/max_user_watches"), WATCHES),
         ("inodes", disk.f_favail if disk.f_files else None, INODES),

@@ -15,10 +15,11 @@ from mockcloud.killing import Frozen, Killed
 from mockcloud.namespace.host import NamespaceHost
 from mockcloud.namespace.sources import KernelSources
 from mockcloud.replaced.locks import Table
-from mockcloud.replaced.pool import InlinePool
+from mockcloud.replaced.pool import AtOnce, InlinePool
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
 from mockcloud.replaced.transport.session import Session
+from mockcloud.sysinfo import node_uuid
 from netagent.agent import Agent
 from netagent.dispatcher import tell
 from netagent.hooks.protocol import SETTINGS, Given, Latest, handed_back
@@ -74,6 +75,7 @@ class MockNode:
         host: MemoryHost | NamespaceHost | None = None,
         folder: str = "",
     ) -> None:
+        self._uuid = node_uuid(number)
         self.name, self.paths = name, Paths.under(f"{root}/{folder or name}")
         self.loop = scheduler.loop()
         self._note = partial(note, name)
@@ -95,7 +97,11 @@ class MockNode:
         self._dates.look(self.paths.state)  # what is there now was left by another process
         clock = Clock(self.loop.now, self.loop.wall, self.loop.sleep, self.loop.cpu, self._dates.modified)
         self._clock = clock
-        self._session = session if session is None or callable(session) else partial(Session, session, self.loop, self._reached)
+        self._way: Way | None = None
+        if session is None or callable(session):
+            self._session: MakeSession | None = session
+        else:
+            self._way, self._session = session, partial(Session, session, self.loop, self._reached)
         with self.inside:
             self.agent = self._made()
         self._settings = Latest(self.paths, time.time)  # by the clock whose dates files bear
@@ -105,6 +111,10 @@ class MockNode:
     def inside(self) -> AbstractContextManager[object]:
         """Give that in which the node's host may be asked: its namespace, if it has one."""
         return self.loop.inside
+
+    def _cut(self) -> bool:
+        """Tell whether nothing of what its agent asks the registry for is answered."""
+        return self._way is not None and self._uuid in self._way.cut
 
     def _made(self) -> Agent:
         """Make an agent, of which nobody was there before, or which has ended."""
@@ -135,6 +145,7 @@ class MockNode:
             make_parse=lambda: from_json,
             make_launcher=lambda _environ: no_scripts,
             make_session=self._session,
+            aside=AtOnce(self.loop, self._cut),
             trim=lambda: None,
             frugal=True,
         )

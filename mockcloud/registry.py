@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.limits import let_open
+from mockcloud.processes import done
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
@@ -39,8 +41,16 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
 TICK = 1.0  #: seconds, as netregistry.service.serve
+COMMANDS = 60.0  #: seconds that a command may take
 OPERATOR = Identity("operator", "root", ORIGIN)
 MEMORY = ":memory:"
+
+
+class Commands(NamedTuple):
+    """Name programs, each with its arguments, that end a member of an etcd and start it again; none for members of our own."""
+
+    lose: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
 
 
 class Reached(ABC):
@@ -71,8 +81,20 @@ class Reached(ABC):
     def stop(self) -> None:
         """Stop the service of a registry in this process, or ask the other process nothing more."""
 
+    def halt(self) -> None:
+        """Stop the service, as a fault. Raises HostRefused where it is a process of others."""
+        _ = self.registry
+
     def again(self) -> None:
-        """Start the service again. Raises HostRefused where it is in another process."""
+        """Start the service again. Raises HostRefused where it is a process of others."""
+        _ = self.registry
+
+    def lose(self, members: int, frozen: bool, commands: Commands) -> None:
+        """Lose so many members of the etcd that keeps it, ``frozen`` or killed, or what ``commands`` end. Raises HostRefused."""
+        raise HostRefused("the registry of this mock cloud is kept in no etcd", "begin one with --registry etcd:3")
+
+    def back(self) -> None:
+        """Let what was lost come back. Raises HostRefused."""
         _ = self.registry
 
     def join(self, uuid: str, name: str, paths: Paths, cluster: str = "") -> dict[str, Any]:
@@ -94,10 +116,15 @@ class ServedRegistry(Reached):
     def __init__(self, scheduler: RealTime, path: str) -> None:
         if not served(path):
             raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
+        self._path = path
+        self._use(scheduler, path, Client(path, "operator:root"))
+
+    def _use(self, scheduler: RealTime, path: str, operator: Client) -> None:
+        """Use a way for the nodes, and a client for the operator, which is kept open. ``path``: as Sockets."""
         let_open()
-        self.wire = Sockets(scheduler, path)
-        self._path, self._operator = path, Client(path, "operator:root")
+        self.wire, self._operator = Sockets(scheduler, path), operator
         self._loop = scheduler.loop()
+        self._backs: list[tuple[str, ...]] = []  #: commands that bring back what others have ended
 
     @property
     def now(self) -> float:
@@ -105,8 +132,23 @@ class ServedRegistry(Reached):
         return self._loop.wall()
 
     def client(self, role: str = "operator", name: str = "root") -> Client:
-        """Give a client of the registry's; the operator's is kept open."""
+        """Give a client of the registry's; the operator's is kept open. Raises HostRefused."""
         return self._operator if (role, name) == ("operator", "root") else Client(self._path, f"{role}:{name}")
+
+    def lose(self, members: int, frozen: bool, commands: Commands) -> None:
+        if not commands.lose:
+            raise HostRefused("it is not known how to end a member of the registry's etcd", "--lose COMMAND and --back COMMAND say how")
+        try:
+            done(commands.lose, COMMANDS)
+        except HostRefused:
+            with suppress(HostRefused):
+                done(commands.back, COMMANDS)  # a command that has failed may have ended the member all the same
+            raise
+        self._backs.append(commands.back)
+
+    def back(self) -> None:
+        while self._backs:
+            done(self._backs.pop(), COMMANDS)
 
     def stop(self) -> None:
         self._operator.close()
@@ -200,8 +242,15 @@ class MockRegistry(Reached):
         self._loop.close()
         registry.close()
 
+    def halt(self) -> None:
+        """Stop the service, where it is not stopped."""
+        if not self.stopped:
+            self.stop()
+
     def again(self) -> None:
-        """Start the service again, on its file."""
+        """Start the service again, on its file, where it is stopped."""
+        if not self.stopped:
+            return
         self._loop = self._scheduler.loop()
         self._store = SqliteStore(self._path, self._loop.now)
         self._serve()

@@ -115,7 +115,7 @@ class Agent:
         told = self._loop, self._nics, self._ready, self._jobs.sweep_flows
         self._switches = Switches(self._paths.ovsdb, self._now, *told, around.dial)
         self._jobs.doubted = self._switches.ask
-        self._joined = Joined(state, self._loop, self._jobs, self._log, chance, session=around.make_session)
+        self._joined = Joined(state, self._loop, self._jobs, self._log, chance, session=around.make_session, aside=around.aside)
         self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
         self._sources = around.sources(self._jobs.ports, self._log.warning)
 

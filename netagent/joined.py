@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netagent.surroundings import in_thread
 from netcommon.lifecycle.context import Call
 from runtime import membership
 from runtime.errors import HostRefused, NetcommonError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from netagent.reconcile.workers import Worker
     from netagent.renewal import Renewal
     from netagent.state import State
+    from netagent.surroundings import Aside
     from netagent.sync.driver import MakeSession, Sync
     from netcommon.log import Log
     from netcommon.settings.model import Settings
@@ -31,7 +33,7 @@ MEMBER = "registry-node"  #: the alarm: nobody can tell which node this is
 class Joined:
     """The node's side of a registry, or none. In the main thread, but for ``status``.
 
-    ``path``: of the registry's socket, "" the usual. ``session``: see netagent.surroundings.
+    ``path``: of the registry's socket, "" the usual. ``session``, ``aside``: see netagent.surroundings.
     """
 
     def __init__(
@@ -43,9 +45,10 @@ class Joined:
         chance: random.Random,
         path: str = "",
         session: MakeSession | None = None,
+        aside: Aside = in_thread,
     ) -> None:
         self._state, self._loop, self._jobs, self._log, self._chance, self._path = state, loop, jobs, log, chance, path
-        self._session = session
+        self._session, self._aside = session, aside
         self._sync: Sync | None = None
         self._renewal: Renewal | None = None
         self._as: tuple[object, ...] = ()
@@ -103,7 +106,7 @@ class Joined:
 
             where = found.places(addresses)
             renewing = (self._loop, state.clock, self._log, state.alarms, state.metrics, self._chance.random)
-            self._renewal = Renewal(found, where, *renewing)
+            self._renewal = Renewal(found, where, *renewing, aside=self._aside)
         self._sync = Sync(uuid, where, rules, around, state.folder, state.paths.lib, self._chance)
         self._log.info(f"this node speaks with its registry{' at ' + ', '.join(addresses) if addresses else ''} as {uuid}")
         self._sync.start()

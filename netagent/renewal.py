@@ -1,15 +1,15 @@
 """Keep a node's certificate good: renewed well before its end, and whenever another authority signs; what authorities count, too.
 
-However short a certificate is good, a look falls soon after it is due, and several more into what is left of it then. Each look is a
-thread of its own, for the registry may be slow. The alarm is on while a certificate that ends soon cannot be renewed.
+However short a certificate is good, a look falls soon after it is due, and several more into what is left of it then. Each look is
+done aside, in a thread of its own, for the registry may be slow. The alarm is on while a certificate that ends soon cannot be renewed.
 """
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from netagent.surroundings import in_thread
 from netregistry import credentials
 from netregistry.client import Client
 from runtime.errors import NetcommonError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from netagent.loop import Scheduler, Timer
     from netagent.observe.alarms import Alarms
     from netagent.observe.metrics import Metrics
+    from netagent.surroundings import Aside
     from netcommon.lifecycle.context import Clock
     from netcommon.log import Log
     from netregistry.credentials import Credentials
@@ -59,10 +60,11 @@ class Renewal:
         metrics: Metrics,
         chance: Callable[[], float],
         pace: Pace = Pace(),  # noqa: B008  # a value that never changes
+        aside: Aside = in_thread,
     ) -> None:
         self.credentials, self._places, self._pace = one, places, pace
         self._loop, self._clock, self._log, self._alarms, self._metrics, self._chance = loop, clock, log, alarms, metrics, chance
-        self._closed = False
+        self._closed, self._aside = False, aside
         self._timer: Timer | None = loop.after(pace.first * chance(), self._look)
 
     def close(self) -> None:
@@ -74,10 +76,10 @@ class Renewal:
 
     def _look(self) -> None:
         self._timer = None
-        threading.Thread(target=self._looked, name="registry-renewal", daemon=True).start()
+        self._aside("registry-renewal", self._looked)
 
     def _looked(self) -> None:
-        """In a thread of its own."""
+        """Ask, in a thread of its own where there are others."""
         one, why = self.credentials, ""
         try:
             with Client(self._places, seconds=SECONDS) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from runtime.locks import Gates, Locking
     from runtime.store import Parse
 
+Aside = Callable[[str, Callable[[], None]], None]  #: does a piece of work that waits for others, under a name
+
 
 class MakePool(Protocol):
     """Makes what does the workers' work; see Pool."""
@@ -43,6 +46,11 @@ class MakePool(Protocol):
         limits: Mapping[str, int],
         clock: Callable[[], float],
     ) -> Works: ...
+
+
+def in_thread(name: str, work: Callable[[], None]) -> None:
+    """Do a piece of work in a thread of its own, which does not keep the process alive."""
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 def of_kernel(own: Container[int], warn: Warn) -> list[Source]:
@@ -72,6 +80,7 @@ class Surroundings(NamedTuple):
     make_parse: Callable[[], Parse] = RecordCache  #: what makes a record of a file's bytes
     make_launcher: Callable[[Mapping[str, str]], Execute] = launcher  #: of the site's scripts
     make_session: MakeSession | None = None  #: to the registry; None: netagent.sync.session, which is loaded where it is needed
+    aside: Aside = in_thread  #: the work tells the loop what has come of it
     trim: Callable[[], None] = allocator.trim  #: called after what has used much memory
     frugal: bool = False  #: the folders of records are closed after each piece of work
 

@@ -5,7 +5,7 @@ worked out of these (who has which address) or is of the past (history, quaranti
 
 Nothing gets round the rules: what a Ganeti cluster or a node decides is asked for as that one, and everything else as the operator.
 What is changed later is not held against NICs that are there already, so NICs come before it: what their networks reserve, and whose NICs
-these are for; and a node that was forgotten joins for as long as its NICs are made.
+these are for. In place of a node that was forgotten, or has NICs of clusters that it was in before, one joins for as long as they are made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_PARTS = 50  #: of one batch
 OWN = frozenset(("made", "joined", "epoch", "master", "imported"))
 KINDS: dict[str, Any] = {"settings": Settings, "network": Network, "node": Node, "nic": Nic, "reservation": Reservation}
 OF_OPERATOR = ""  #: in place of a role
-FORGOTTEN = "forgotten-"  #: before its UUID, the name of a node that has joined for its NICs alone
+FORGOTTEN = "forgotten-"  #: before its UUID, the name of a node as long as its NICs are made
 #: Fields of a network that are not held against NICs which it has: its operator's, and its Ganeti cluster's.
 LATE = frozenset(("owners", "reserved"))
 LATE_GANETI = frozenset(("reserved", "gateway", "gateway6"))
@@ -59,7 +59,7 @@ class Line(NamedTuple):
 class Step(NamedTuple):
     """One request. ``turn``: those of a lower one come first; ``role``: as whom; ``size``: how many things change at most."""
 
-    turn: int
+    turn: float
     role: str
     action: str
     target: str
@@ -129,18 +129,55 @@ def wanted(line: Line) -> dict[str, Any]:
 def asked(wanted_lines: Sequence[tuple[int, Line]], there: Mapping[tuple[str, str], Line]) -> list[Step]:
     """Give all requests by which what lines want is made, in no order. ``there``: what there is, by its name."""
     found = [step for number, line in wanted_lines for step in steps(number, line, there.get(line.name))]
-    nodes = {line.value.uuid: line.value.name for line in (*there.values(), *(line for _, line in wanted_lines)) if line.kind == "node"}
-    asking = {step.role for step in found}
-    of_masters = {_role(line.value): (number, line.value.cluster) for number, line in wanted_lines if line.kind == "nic"}
-    for role, (number, cluster) in of_masters.items():
-        who, _, uuid = role.partition(":")
-        name, for_a_while = nodes.get(uuid, ""), FORGOTTEN + uuid
-        joins = not name and role in asking
-        if who == "node" and joins:
-            found.append(Step(3, OF_OPERATOR, "node.join", "", {"uuid": uuid, "name": for_a_while, "cluster": cluster}, 1, number))
-        if who == "node" and (joins or name == for_a_while):  # the latter by an import that was cut off
+    nodes = {line.value.uuid: line.value for line in there.values() if line.kind == "node"}
+    wanted_nodes = {line.value.uuid: (number, line.value) for number, line in wanted_lines if line.kind == "node"}
+    of_nodes = {uuid: number for number, line in wanted_lines if (uuid := _node(line))}
+    for uuid, number in of_nodes.items():
+        now, want = nodes.get(uuid), wanted_nodes.get(uuid)
+        adds = [step for step in found if step.role == f"node:{uuid}" and step.action == "nic.add"]
+        clusters = list(dict.fromkeys(step.body["cluster"] for step in adds))
+        if now is not None and now.name != FORGOTTEN + uuid:
+            continue
+        if now is None and (not clusters or (want is not None and clusters == [want[1].cluster])):
+            continue
+        found = [step for step in found if step not in adds and (step.action, step.body.get("uuid")) != ("node.join", uuid)]
+        found += _in_place(uuid, number, now, adds, clusters)
+        if want is None:
             found.append(Step(11, OF_OPERATOR, "node.forget", uuid, {}, 1, number))
+        else:
+            found.append(Step(11, OF_OPERATOR, "node.set", uuid, _itself(want[1]), 1, want[0]))
     return found
+
+
+def _in_place(uuid: str, number: int, now: Node | None, adds: list[Step], clusters: list[str]) -> list[Step]:
+    """Give the steps in which one joins in a node's place, unless an import that was cut off has let it (``now``), and makes its NICs.
+
+    A node's NIC is of the cluster that the node is in, so it goes from one to the next.
+    """
+    found = []
+    if now is None:
+        body = {"uuid": uuid, "name": FORGOTTEN + uuid, "cluster": clusters[0]}
+        found.append(Step(3, OF_OPERATOR, "node.join", "", body, 1, number))
+    if clusters in ([], [now.cluster if now is not None else clusters[0]]):
+        return found + adds
+    parts = 2 * len(clusters)
+    for turn in sorted({step.turn for step in adds}):
+        for place, cluster in enumerate(clusters):
+            here = [step for step in adds if step.turn == turn and step.body["cluster"] == cluster]
+            for step in here[:1]:
+                found.append(Step(turn + 2 * place / parts, OF_OPERATOR, "node.set", uuid, {"cluster": cluster}, 1, step.line))
+            found += [step._replace(turn=turn + (2 * place + 1) / parts) for step in here]
+    return found
+
+
+def _itself(node: Node) -> dict[str, Any]:
+    return {name: value for name, value in write(node).items() if name not in OWN and name != "uuid"}
+
+
+def _node(line: Line) -> str:
+    """Give the node that is the master of a line's NIC; "" where none is."""
+    who, _, uuid = _role(line.value).partition(":") if line.kind == "nic" else ("", "", "")
+    return uuid if who == "node" else ""
 
 
 def steps(number: int, line: Line, there: Line | None) -> list[Step]:
@@ -214,7 +251,7 @@ def _in_two(
     """
     kind, role, found = "network" if isinstance(value, Network) else "nic", _role(value), []
     if now is None or _other(value, now, first):
-        body = _said(value, first) | ({"found": True} if role and kind == "nic" else {})
+        body = _said(value, first) | ({"found": True, "cluster": value.cluster} if role and kind == "nic" else {})
         found.append(Step(turns[1 if role else 0], role, f"{kind}.add", "", body, size, number))
     if others := _other(value, now, rest) if now is not None else _said(value, rest):
         found.append(Step(turns[2], OF_OPERATOR, f"{kind}.set", value.uuid, others, size, number))

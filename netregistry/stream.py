@@ -2,8 +2,10 @@
 
 A node's own are the NICs that it has reported, and those whose master it is, with their networks. Of every other NIC of its cluster it is
 told the operator's values, if there are any, and of every network that NICs of its cluster are in the value: they lie on a migration's
-target before the guest comes. A line is ``enter`` (the whole value, but for what a network does not give out), ``change`` (the same: who
-has missed one loses nothing), ``leave`` or ``ready``.
+target before the guest comes. A cluster that is being renamed (netregistry.rules.renaming) is one under all its names.
+
+A line is ``enter`` (the whole value, but for what a network does not give out), ``change`` (the same: who has missed one loses nothing),
+``leave`` or ``ready``.
 
 The operator's values are the options, as earlier versions have said alone, and what else a node keeps of the NIC beside them: a file that
 has only a part must not be taken for the NIC at its revision.
@@ -18,10 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from netregistry.model import keys
 from netregistry.model.codec import write
+from netregistry.view import groups
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
+    from netregistry.model.importing import Import
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
@@ -93,16 +97,33 @@ def hearers(view: Known, batch: Changes) -> Iterable[str]:
                 if nic is not None:
                     found |= dict.fromkeys(_owners(view, nic))
                     if nic.goes_ahead:
-                        found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", nic.cluster))
+                        clusters[nic.cluster] = None
         elif kind == "networks":
             for key in view.members("network", rest):
                 nic = view.get(key)
                 found |= dict.fromkeys(_owners(view, nic))
                 clusters[nic.cluster] = None
     clusters |= {cluster: None for cluster, _network in _begun_or_ended(view)}
-    for cluster in clusters:
-        if cluster:
-            found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", cluster))
+    clusters = {name: None for cluster in clusters for name in sorted(_names(view, cluster))}
+    for cluster in (*clusters, *_named_otherwise(view)):
+        found |= dict.fromkeys(key.partition("/")[2] for key in view.members("nodes", cluster))
+    return found
+
+
+def _names(view: Known | Before, cluster: str) -> frozenset[str]:
+    """Give all names of a cluster: more than one while it is being renamed. None of no cluster."""
+    there: Import | None = view.get(keys.imported(cluster))
+    others = view.members("imported", there.uuid) if there is not None else ()
+    return frozenset((cluster, *(key.partition("/")[2] for key in others))) if cluster else frozenset()
+
+
+def _named_otherwise(view: Known) -> dict[str, None]:
+    """Give the names of the clusters of which the latest commit has changed which names they have."""
+    found: dict[str, None] = {}
+    for key, (before, _at) in view.replaced.items():
+        if keys.kind(key) == "imports" and len({each and each.uuid for each in (before, view.get(key))}) > 1:
+            name = key.partition("/")[2]
+            found |= dict.fromkeys(sorted(_names(Before(view), name) | _names(view, name)))
     return found
 
 
@@ -148,6 +169,10 @@ class Before:
     def at(self, key: str) -> int:
         return self._view.replaced[key][1] if key in self._view.replaced else self._view.at(key)
 
+    def members(self, *group: str) -> tuple[str, ...]:
+        there = dict.fromkeys((*self._view.members(*group), *self._view.replaced))
+        return tuple(key for key in there if (value := self.get(key)) is not None and group in groups(key, value))
+
 
 class Stream:
     """What one node is told. Of one commit, or of one view, it is told in an order that nothing else has a say in."""
@@ -159,6 +184,13 @@ class Stream:
     def begin(self, view: Known) -> Iterator[Line]:
         """Tell all that concerns the node, and that this was all."""
         yield from self._all(view, {}, {})
+
+    def lines(self, view: Known) -> int:
+        """Count the lines by which all is told, or a few more, without a look at what they tell."""
+        clusters = self._clusters(view)
+        found = view.count("on", self.node) + view.count("mastered", f"node:{self.node}")
+        found += sum(view.count("ahead", cluster) for cluster in clusters)
+        return found + sum(of in clusters for of, _network in view.groups("within"))
 
     def assume(self, view: Known) -> None:
         """Take all that concerns the node for told."""
@@ -172,11 +204,12 @@ class Stream:
         """
         nics: dict[str, None] = {}
         networks: dict[str, None] = {}
+        clusters = self._clusters(view)
+        if any(change.key == keys.node(self.node) for change in batch.changes) or not clusters.isdisjoint(_named_otherwise(view)):
+            yield from self._all(view, self._ahead_before(view), self._networks_before(view))  # it may be in another cluster
+            return
         for change in batch.changes:
             kind, _, rest = change.key.partition("/")
-            if kind == "nodes" and rest == self.node:
-                yield from self._all(view, self._ahead_before(view), self._networks_before(view))  # it may be in another cluster
-                return
             if kind == "nics":
                 nics[rest] = None
             elif kind == "networks":
@@ -184,8 +217,7 @@ class Stream:
             elif kind == "seen" and rest.startswith(f"{self.node}/"):
                 nics[rest.partition("/")[2]] = None
         lines = [line for uuid in nics for line in self._about(view, uuid)]
-        cluster = self._cluster(view)
-        networks |= {network: None for of, network in (_begun_or_ended(view) if nics else ()) if of == cluster}
+        networks |= {network: None for of, network in (_begun_or_ended(view) if nics else ()) if of in clusters}
         if not lines and not networks:
             return
         own: Container[str] = [uuid for uuid in networks if ("network", uuid) in self._told]
@@ -193,8 +225,9 @@ class Stream:
             before = [uuid for what, uuid in sorted(self._told) if what == "network"]
             own = found = self._own_networks(view)
             networks |= {uuid: None for uuid in (*before, *found) if ("network", uuid) not in self._told or uuid not in found}
-        told = {uuid: self._network_told(view, uuid, cluster) for uuid in networks}
-        gone = [uuid for uuid in networks if view.network(uuid) is None or not (uuid in own or view.has("within", cluster, uuid))]
+        told = {uuid: self._network_told(view, uuid, clusters) for uuid in networks}
+        within = [uuid for uuid in networks if any(view.has("within", cluster, uuid) for cluster in clusters)]
+        gone = [uuid for uuid in networks if view.network(uuid) is None or not (uuid in own or uuid in within)]
         for uuid in networks:
             if uuid not in gone:
                 yield from self._tell_network(view, uuid, True, uuid in own, told[uuid])
@@ -209,15 +242,15 @@ class Stream:
 
         ``ahead``: of which NICs the operator's values were told, and the revisions of these; ``networks``: the same of networks.
         """
-        of_own, own, cluster = self._own_networks(view), sorted(self._owns(view)), self._cluster(view)
-        within = {uuid for of, uuid in view.groups("within") if of == cluster and view.network(uuid) is not None}
+        of_own, own, clusters = self._own_networks(view), sorted(self._owns(view)), self._clusters(view)
+        within = {uuid for of, uuid in view.groups("within") if of in clusters and view.network(uuid) is not None}
         concerned = sorted({*of_own, *within})
         for uuid in concerned:
             yield from self._tell_network(view, uuid, True, uuid in of_own, networks.get(uuid))
         for uuid in own:
             yield from self._tell(view, uuid, True)
         mine = frozenset(own)
-        wanted = [key.partition("/")[2] for key in sorted(view.members("ahead", cluster))] if cluster else []
+        wanted = [key.partition("/")[2] for key in sorted(each for cluster in clusters for each in view.members("ahead", cluster))]
         beside = [uuid for uuid in wanted if uuid not in mine]
         for uuid in beside:
             yield from _line(view, "options", uuid, True, ahead.get(uuid))
@@ -232,8 +265,8 @@ class Stream:
 
     def _about(self, view: Known, uuid: str) -> Iterator[Line]:
         before, key = Before(view), keys.nic(uuid)
-        told = before.at(key) if self._beside(before, before.get(key)) else None
-        yield from _line(view, "options", uuid, self._beside(view, view.nic(uuid)), told)
+        told = before.at(key) if self._beside(before, before.get(key), self._clusters(before)) else None
+        yield from _line(view, "options", uuid, self._beside(view, view.nic(uuid), self._clusters(view)), told)
         yield from self._tell(view, uuid, self._own(view, view.nic(uuid)))
 
     def _tell(self, view: Known, uuid: str, concerned: bool) -> Iterator[Line]:
@@ -250,10 +283,10 @@ class Stream:
         else:
             self._told.pop((what, uuid), None)
 
-    def _network_told(self, view: Known, uuid: str, cluster: str) -> int | None:
-        """Give the revision at which a network was told before the latest commit; None where it was not."""
+    def _network_told(self, view: Known, uuid: str, clusters: frozenset[str]) -> int | None:
+        """Give the revision at which a network was told before the latest commit; None where it was not. ``clusters``: its node's then."""
         told = self._told.get(("network", uuid))
-        if told is None and _was_within(view, cluster, uuid):
+        if told is None and any(_was_within(view, cluster, uuid) for cluster in clusters):
             told = Before(view).at(keys.network(uuid)) or None
         return told
 
@@ -270,6 +303,10 @@ class Stream:
         node: Node | None = view.get(keys.node(self.node))
         return node.cluster if node is not None else ""
 
+    def _clusters(self, view: Known | Before) -> frozenset[str]:
+        """Give all names of the node's cluster."""
+        return _names(view, self._cluster(view))
+
     def _own_networks(self, view: Known) -> dict[str, None]:
         """Give the networks of the node's own NICs."""
         found = sorted({nic.network for uuid in self._owns(view) if (nic := view.nic(uuid)) is not None})
@@ -278,31 +315,27 @@ class Stream:
     def _own(self, view: Known | Before, nic: Nic | None) -> bool:
         return nic is not None and (nic.master == f"node:{self.node}" or view.get(keys.seen(self.node, nic.uuid)) is not None)
 
-    def _beside(self, view: Known | Before, nic: Nic | None) -> bool:
+    def _beside(self, view: Known | Before, nic: Nic | None, clusters: frozenset[str]) -> bool:
         """Tell whether a NIC is one of the node's cluster of which an operator has said something, and not the node's own."""
-        node: Node | None = view.get(keys.node(self.node))
-        if nic is None or node is None or not node.cluster or node.cluster != nic.cluster or not nic.goes_ahead:
-            return False
-        return not self._own(view, nic)
+        return nic is not None and nic.cluster in clusters and nic.goes_ahead and not self._own(view, nic)
 
     def _networks_before(self, view: Known) -> dict[str, int]:
         """Give the networks that were told before the latest commit, and the revisions of these."""
-        cluster = self._cluster(Before(view))
+        clusters = self._clusters(Before(view))
         places = {
             place for key, (before, _at) in view.replaced.items() if keys.kind(key) == "nics" and (place := _place(before)) is not None
         }
-        within = {network for of, network in (*places, *view.groups("within")) if of == cluster}
+        within = {network for of, network in (*places, *view.groups("within")) if of in clusters}
         named = {*within, *(uuid for what, uuid in self._told if what == "network")}
-        return {uuid: told for uuid in named if (told := self._network_told(view, uuid, cluster)) is not None}
+        return {uuid: told for uuid in named if (told := self._network_told(view, uuid, clusters)) is not None}
 
     def _ahead_before(self, view: Known) -> dict[str, int]:
         """Give the NICs of which the operator's values were told before the latest commit, and the revisions of these."""
         before = Before(view)
-        node: Node | None = before.get(keys.node(self.node))
-        if node is None or not node.cluster:
-            return {}
-        found = {*view.members("ahead", node.cluster), *(key for key in view.replaced if keys.kind(key) == "nics")}
-        return {key.partition("/")[2]: before.at(key) for key in sorted(found) if self._beside(before, before.get(key))}
+        clusters = self._clusters(before)
+        ahead = (key for cluster in clusters for key in view.members("ahead", cluster))
+        found = {*ahead, *(key for key in view.replaced if keys.kind(key) == "nics")} if clusters else ()
+        return {key.partition("/")[2]: before.at(key) for key in sorted(found) if self._beside(before, before.get(key), clusters)}
 
 
 def _line(view: Known, what: Literal["nic", "network", "options"], uuid: str, concerned: bool, told: int | None) -> Iterator[Line]:

@@ -365,6 +365,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
         if value.cluster:
             yield "cluster", value.cluster
             yield "nodes", value.cluster
+    elif kind == "imports":
+        yield "imported", value.uuid
     elif kind == "seen":
         yield "seen", value.nic
         yield "on", key.split("/")[1]

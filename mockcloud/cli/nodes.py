@@ -9,9 +9,10 @@ import click
 from mockcloud import limits
 from mockcloud.cli.opened import cloud_option, done, registry_option
 from mockcloud.cli.output import answer
+from mockcloud.elsewhere import HTTPS
 from mockcloud.hardware import PROFILES
+from mockcloud.own_service import named
 from mockcloud.parameters import LONGEST
-from mockcloud.registry import socket_of
 from mockcloud.served.client import served
 from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look
 from netcommon.cli.output import json_option, say, table
@@ -167,9 +168,9 @@ def _nodes(found: dict[str, Any], as_json: bool) -> None:
 
 def _fit(number: int, folder: str, registry: str, depth: str) -> None:
     """Refuse more nodes than fit before a cloud is begun; who serves one refuses them itself. Raises HostRefused, NicInvalid."""
-    sockets = limits.SOCKETS if registry and socket_of(registry) else 0
+    sockets, tls = limits.SOCKETS if registry and named(registry) else 0, registry.startswith(HTTPS)
     if not served(folder):
-        limits.check(number, limits.room(folder, sockets=sockets, depth=depth, there=len(look(folder).nodes)))
+        limits.check(number, limits.room(folder, sockets=sockets, depth=depth, there=len(look(folder).nodes), tls=tls))
 
 
 def _external(node: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import click
 from mockcloud import state
 from mockcloud.cloud import MockCloud
 from mockcloud.nodes import perform
-from mockcloud.registry import socket_of
+from mockcloud.own_service import named
 from mockcloud.served.client import ask, connection
 from runtime.errors import HostRefused, escaped
 
@@ -29,8 +29,9 @@ cloud_option = click.option(
 registry_option = click.option(
     "--registry",
     default="",
-    metavar="SOCKET",
-    help="The socket of a registry's service on this machine, instead of a registry of its own: said once, when the cloud is made.",
+    metavar="SOCKET|URL|etcd:N",
+    help="The socket of a registry's service on this machine, https://HOST:PORT of one elsewhere, or etcd:3 for a service of its own over "
+    "an etcd of three members, instead of a registry in this process: said once, when the cloud is made.",
 )
 
 
@@ -42,7 +43,7 @@ def opened(folder: str, new: bool = False, seed: int = 1, profile: str = "plain"
     """
     if not new and not state.there(folder):
         raise HostRefused(f"there is no mock cloud in {escaped(folder)}", "mockcloud create makes one; --cloud names another folder")
-    cloud = MockCloud(folder, seed, profile, socket_of(registry) if registry else "")
+    cloud = MockCloud(folder, seed, profile, named(registry) if registry else "")
     try:
         yield cloud
     finally:

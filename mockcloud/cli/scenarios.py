@@ -116,10 +116,13 @@ def _command(name: str, one: Fault) -> click.Command:
 
     params: list[click.Parameter] = [click.Argument(["nodes"], nargs=-1, metavar="[NODE...]")] if one.of_node else []
     for each, parameter in one.takes.items():
-        kind: Any = click.Choice(parameter.choices) if parameter.choices else _Range(parameter.least, parameter.most, parameter.default)
-        params.append(click.Option([f"--{each}"], type=kind, default=parameter.default, show_default=True, help=parameter.help))
+        shown: dict[str, Any] = {"type": str, "metavar": "COMMAND"}
+        if parameter.default != "":
+            bounds = parameter.least, parameter.most, parameter.default
+            shown = {"type": click.Choice(parameter.choices) if parameter.choices else _Range(*bounds), "show_default": True}
+        params.append(click.Option([f"--{each}"], default=parameter.default, help=parameter.help, **shown))
     if one.ends is not None:
-        text = "After how many seconds it is over, by the virtual clock."
+        text = "After how many seconds it is over, by the clock of the nodes."
         params.append(click.Option(["--for", "lasts"], type=float, default=30.0, show_default=True, metavar="SECONDS", help=text))
     text = "How long all is to be quiet before the last look."
     params.append(click.Option(["--settle"], type=float, default=SETTLE, show_default=True, metavar="SECONDS", help=text))

@@ -10,7 +10,21 @@ from typing import Any
 from mockcloud.replaced.scheduler import NodeLoop
 from netagent.reconcile.keyed_pool import Job, Key, Keyed
 
+AGAIN = 1.0  #: seconds from one look at whether a node is cut off to the next
 LONGEST = 0.004  #: seconds until a free thread has begun what it was given
+
+
+class AtOnce:
+    """Do at once what an agent has a thread of its own for; while its node is cut off (``cut``) nothing would come of it, and it waits."""
+
+    def __init__(self, loop: NodeLoop, cut: Callable[[], bool]) -> None:
+        self._loop, self._cut = loop, cut
+
+    def __call__(self, name: str, work: Callable[[], None]) -> None:
+        if self._cut():
+            self._loop.after(AGAIN, partial(self, name, work))
+        else:
+            work()
 
 
 class InlinePool:

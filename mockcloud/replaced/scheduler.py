@@ -81,10 +81,14 @@ class Scheduler:
             if loop.step():
                 self.steps += 1
                 self._settled()
-                while self._counted and self._counted[0][0] <= self.steps:
-                    heappop(self._counted)[2]()
-                    self._settled()
+                self._count()
         self.now = max(self.now, when)
+
+    def _count(self) -> None:
+        """Do what is to be done when so many actions were run."""
+        while self._counted and self._counted[0][0] <= self.steps:
+            heappop(self._counted)[2]()
+            self._settled()
 
     def counted(self, steps: int, action: Action) -> None:
         """Do something when so many actions were run."""
@@ -110,6 +114,9 @@ class RealTime(Scheduler):
 
     def hear(self, descriptor: int, pump: Callable[[], None]) -> None:
         self.attend(descriptor, lambda _events: pump())
+
+    def _settled(self) -> None:
+        """Do nothing: descriptors are attended to when something comes."""
 
     def real(self, descriptor: int, loop: NodeLoop) -> None:
         self.attend(descriptor, lambda _events: loop.readable(descriptor))
@@ -141,6 +148,7 @@ class RealTime(Scheduler):
                     break
                 if heappop(self._turns)[3].step():
                     self.steps += 1
+                    self._count()
             if self.now >= when or self._interrupted:
                 return
 

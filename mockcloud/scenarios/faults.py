@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mockcloud.etcd import MOST
 from mockcloud.node import POINTS
+from mockcloud.registry import Commands
 from mockcloud.replaced.sources import Harm, Sources
 from mockcloud.sysinfo import TREE
-from runtime.errors import HostRefused, NetcommonError
+from runtime.errors import HostRefused, NetcommonError, NicInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +25,7 @@ BACKUP = "backup.sqlite"  #: in the cloud's folder
 
 
 class Parameter(NamedTuple):
-    """One parameter. ``choices``: of a text; of a number the least and the most."""
+    """One parameter. ``choices``: of a text, any where there are none; of a number the least and the most."""
 
     default: Any
     help: str
@@ -150,20 +153,34 @@ def _another(cloud: MockCloud, node: str) -> None:
 
 
 def _stops(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
-    if cloud.own.wire.registry is not None:
-        cloud.own.stop()
+    cloud.registry.halt()
 
 
 def _starts(cloud: MockCloud, _node: str) -> None:
-    if cloud.own.wire.registry is None:
-        cloud.own.again()
+    cloud.registry.again()
+
+
+def _lose(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
+    """Lose members of the registry's etcd. Raises NicInvalid where one of the two commands is missing or cannot be split; HostRefused."""
+    made = {}
+    for name, other in (("lose", "back"), ("back", "lose")):
+        try:
+            made[name] = tuple(shlex.split(given[name]))
+        except ValueError:
+            raise NicInvalid(name, given[name], "a program and its arguments, with quotes that end") from None
+        if given[other] and not made[name]:
+            raise NicInvalid(name, given[name], f"a program and its arguments, as {other} has")
+    cloud.registry.lose(given["members"], given["how"] == "frozen", Commands(**made))
+
+
+def _come_back(cloud: MockCloud, _node: str) -> None:
+    cloud.registry.back()
 
 
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
     if not os.path.exists(f"{cloud.root}/{BACKUP}"):
         raise HostRefused("there is no copy", "backup makes one")
-    if cloud.own.stopped:
-        cloud.own.again()
+    cloud.own.again()
     wanted = {each["nic"]["uuid"]: each["nic"] for each in cloud.registry.client().all("nics", belongs="instance")}
     cloud.own.restore(f"{cloud.root}/{BACKUP}")
     cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}
@@ -235,6 +252,18 @@ FAULTS: dict[str, Fault] = {
         _newer,
     ),
     "registry": Fault("Stop the registry, and start it again.", {}, _stops, _starts, False),
+    "etcd": Fault(
+        "Let members of the registry's etcd be lost, and come back.",
+        {
+            "members": Parameter(1, "How many, the one that leads first.", 1, MOST),
+            "how": Parameter("killed", "They are killed, or stand still.", choices=("killed", "frozen")),
+            "lose": Parameter("", "The program, with its arguments, that ends a member of an etcd that is not the mock cloud's."),
+            "back": Parameter("", "The program, with its arguments, that starts that member again."),
+        },
+        _lose,
+        _come_back,
+        False,
+    ),
     "backup": Fault("Copy the registry.", {}, lambda cloud, _node, _given: cloud.own.backup(f"{cloud.root}/{BACKUP}"), None, False),
     "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False),
 }
@@ -254,7 +283,7 @@ class Faults:
         """Let a fault begin on nodes ("" stands for the registry), and end after ``lasts`` seconds."""
         fault = FAULTS[name]
         wanted = {each: parameter.default for each, parameter in fault.takes.items()} | dict(given)
-        said = " ".join(f"{each}={value}" for each, value in wanted.items())
+        said = " ".join(f"{each}={value}" for each, value in wanted.items() if value != "")
         for node in nodes if fault.of_node else ("",):
             where = self._name(node)
             if fault.of_node and node not in self._cloud.nodes:

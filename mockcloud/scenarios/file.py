@@ -11,6 +11,7 @@ import os
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mockcloud.etcd import MOST as MOST_MEMBERS
 from mockcloud.hardware import PROFILES
 from mockcloud.instances.table import TASKS
 from mockcloud.parameters import FIELDS, FLAG, HIGHEST, NUMBER, SEVERAL, TAGS, TEXT, fits
@@ -65,7 +66,9 @@ class Step(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """All of it. ``settings``: the text of the nodes' config.toml; ``settle``: seconds of calm before the last look."""
+    """All of it. ``settings``: the text of the nodes' config.toml; ``settle``: seconds of calm before the last look; ``etcd``: how many
+    members keep the registry, by the clock of this machine; 0: it is in this process, and time is virtual.
+    """
 
     nodes: int = 3
     profile: str = "plain"
@@ -73,6 +76,7 @@ class Scenario(NamedTuple):
     settle: float = SETTLE
     networks: dict[str, dict[str, str]] = {}  # noqa: RUF012 - never changed
     steps: tuple[Step, ...] = ()
+    etcd: int = 0
 
 
 class Wrong(Exception):
@@ -135,6 +139,7 @@ class _Reader:
         keys: dict[str, Callable[[Any], Any]] = {
             "nodes": lambda value: _whole(value, 1, MOST_NODES),
             "profile": lambda value: _one_of(value, PROFILES),
+            "etcd": lambda value: _whole(value, 1, MOST_MEMBERS),
             "settings": lambda value: _text(value, False),
             "settle": lambda value: number(value, 0.0, LATEST),
         }
@@ -271,6 +276,8 @@ def of_parameter(parameter: Parameter) -> Callable[[Any], Any]:
     def take(value: Any) -> Any:
         if parameter.choices:
             return _one_of(value, parameter.choices)
+        if isinstance(parameter.default, str):
+            return _text(value)
         if isinstance(parameter.default, int):
             return _whole(value, int(parameter.least), int(parameter.most))
         return number(value, parameter.least, parameter.most)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import os
 import re
+import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from random import Random
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 BEGIN = 30.0  #: seconds until all nodes are in step at the beginning
 LOOK = 1.0  #: seconds between two looks at what must always be so
+SHARE = 10  #: what a registry in another process lists is asked for in one part in so many of the time
 QUIET, CALM = 300.0, 2.0  #: seconds until all is quiet at the end, and between two looks at that
 ARRIVED = 5.0  #: seconds until what is on its way to a node is there, where the registry is not slow
 UNHEARD = {"events", "disk"}  #: faults after which a node does not know what has happened before it compares all
@@ -84,7 +87,7 @@ def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, 
     Raises HostRefused, and what a task of a cloud that begins raises.
     """
     opened = _descriptors()
-    cloud = MockCloud(root, seed, scenario.profile)
+    cloud = MockCloud(root, seed, scenario.profile, f"etcd:{scenario.etcd}" if scenario.etcd else "")
     log = Log(file, cloud.root)
     run = Run(cloud, scenario.steps, seed, hasty, log)
     try:
@@ -135,6 +138,7 @@ class Run:
         self._commits = Commits()
         self._loop = self._scheduler.loop()
         self._coming: list[Step] = []  # faults that strike when so many actions were run
+        self._listed = 0.0  # monotonic seconds before which a registry in another process is not listed again
         self._over = 0.0  # when the last fault that has struck is over
         self.left: list[weakref.ref[Any]] = []
 
@@ -168,7 +172,8 @@ class Run:
     def begin(self) -> None:
         """Start all agents. Raises HostRefused, TryAgain."""
         self.cloud.ready([each.uuid for each in sysinfo.look(self.cloud.root).nodes], BEGIN)
-        self.cloud.own.listen(lambda registry: self._commits.begin(registry.items()))
+        if not self.cloud.service:
+            self.cloud.own.listen(lambda registry: self._commits.begin(registry.items()))
         self._began, self._first = self._scheduler.now, self._scheduler.steps
         self._look()
 
@@ -286,6 +291,8 @@ class Run:
         self._scheduler.passes(settle)
         self._calm()
         self._check()
+        if self.cloud.service:
+            self._list()
         for text in settled(self.cloud, self._commits):
             self._violated("settled", text)
         if self._hasty and self.violations:
@@ -294,9 +301,15 @@ class Run:
     def _calm(self) -> None:
         """Let time pass until all is quiet, or it does not become so."""
         end = self._scheduler.now + QUIET
-        while unquiet(self.cloud) and self._scheduler.now < end:
+        while self._unquiet() and self._scheduler.now < end:
             self._scheduler.passes(CALM)
             self._check()
+
+    def _unquiet(self) -> bool:
+        try:
+            return bool(unquiet(self.cloud))
+        except NetcommonError:  # the service of a registry, or its etcd, has not come back yet
+            return True
 
     # -- looking
 
@@ -304,7 +317,16 @@ class Run:
         self._loop.after(LOOK, self._look)
         for text in always(self.cloud):
             self._violated("always", text)
+        if self.cloud.service and time.monotonic() >= self._listed:
+            self._list()
         self._log.flush()
+
+    def _list(self) -> None:
+        """Look at what a registry in another process lists; the next time so much later that the nodes have most of the time."""
+        begun = time.monotonic()
+        with suppress(NetcommonError):  # it may be away, or its etcd
+            self._commits.look(self.cloud.registry.client())
+        self._listed = time.monotonic() + SHARE * (time.monotonic() - begun)
 
     def _check(self) -> None:
         self._log.flush()

@@ -19,7 +19,7 @@ def text(scenario: Scenario) -> str:
 
 def _written(scenario: Scenario) -> Iterator[str]:
     usual = Scenario()
-    for name in ("nodes", "profile", "settings", "settle"):
+    for name in ("nodes", "profile", "etcd", "settings", "settle"):
         value = getattr(scenario, name)
         if name == "nodes" or value != getattr(usual, name):
             yield f"{name} = {_value(value)}"

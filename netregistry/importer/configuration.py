@@ -145,29 +145,35 @@ def _networks(value: Any, cluster: str) -> tuple[dict[str, Fields], set[str], li
     return found, unread, problems
 
 
-def _reserved(pools: Iterable[Any], fields: Fields, used: Iterable[str], uuid: str) -> list[dict[str, str]]:
+def _reserved(texts: Iterable[Any], fields: Fields, used: Iterable[str], uuid: str) -> list[dict[str, str]]:
     """Give what the network's pool does not give out, beside what NICs have and what no host can have: ranges in rising order.
 
-    Ganeti keeps two strings of 0 and 1, one digit for each address (lib/network.py): what instances have, and what is reserved.
+    Ganeti keeps two strings of 0 and 1, one digit for each address (lib/network.py): what instances have, and what is reserved. What is
+    reserved is so beside a NIC that has it: where a block is reserved in which there is a guest, that is no hole in it.
     """
     subnet = IPv4Network(fields["subnet"]) if fields["subnet"] else None
     size = subnet.num_addresses if subnet is not None else 0
-    bits = 0
-    for text in pools:
+    pools: list[int] = []
+    for text in texts:
         if not isinstance(text, str) or len(text) > size or not set(text) <= {"0", "1"}:
             raise Unusable(f"the configuration is not as Ganeti 3 writes it: network {uuid} has a pool that is none of {size} addresses")
-        bits |= int(text.ljust(size, "0") or "0", 2)
-    if subnet is None or not bits:
+        pools.append(int(text.ljust(size, "0") or "0", 2))
+    if subnet is None or not any(pools):
         return []
     first, plain = int(subnet.network_address), Network("", "", subnet=fields["subnet"], gateway=fields["gateway"])
-    kept = {*plain.excluded(4), *(kinds.number(each) for each in used if each and kinds.family(each) == 4)}
-    for number in kept:
-        if 0 <= number - first < size:
-            bits &= ~(1 << size - 1 - (number - first))
+    had = [kinds.number(each) for each in used if each and kinds.family(each) == 4]
+    instances, reserved = pools
+    instances &= ~_bits(had, first, size)
+    bits = (instances | reserved) & ~_bits(plain.excluded(4), first, size)
     runs = [match.span() for match in re.finditer("1+", f"{bits:0{size}b}")]
     if len(runs) > MOST_RANGES:  # rather some too many than one that is given out twice
         runs[MOST_RANGES - 1 :] = [(runs[MOST_RANGES - 1][0], runs[-1][1])]
     return [{"first": str(IPv4Address(first + begin)), "last": str(IPv4Address(first + end - 1))} for begin, end in runs]
+
+
+def _bits(numbers: Iterable[int], first: int, size: int) -> int:
+    """Give the bits of those numbers that are in a pool of ``size`` addresses from ``first`` on; the first one's is the highest."""
+    return sum(1 << size - 1 - place for place in {number - first for number in numbers} if 0 <= place < size)
 
 
 # -- NICs

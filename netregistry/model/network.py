@@ -33,7 +33,7 @@ class Route(NamedTuple):
 class Network(NamedTuple):
     """A network that NICs are in. Without ``ranges`` of a family all of its subnet may be provisioned, but what is excluded anyway.
 
-    ``ranges`` of a Ganeti network are provisioned whole, whatever of them its pool reserves: that is how they are kept from the pool.
+    What is ``reserved`` is taken out of ``ranges`` too, but where a Ganeti cluster reserves all that is in them: for the registry, then.
     """
 
     uuid: kinds.Uuid
@@ -69,20 +69,28 @@ class Network(NamedTuple):
 
     def bounds(self, family: int) -> tuple[tuple[int, int], ...]:
         """Give what may be provisioned, in rising order, as pairs of numbers, both included."""
-        ranges = _numbers(self.ranges, family)
-        if ranges and self.shared:
-            return tuple(ranges)
-        given = ranges or [
+        given = _numbers(self.ranges, family) or [
             (int(subnet.network_address), int(subnet.broadcast_address))
             for subnet in kinds.subnets(self.subnet, self.subnet6)
             if subnet.version == family
         ]
-        return tuple(_without(given, _numbers(self.reserved, family)))
+        return tuple(given if self._kept(family) else _without(given, _numbers(self.reserved, family)))
 
     @property
     def shared(self) -> bool:
-        """Tell whether Ganeti's pool gives out its addresses too: what an operator says are ranges is reserved there for the registry."""
+        """Tell whether Ganeti's pool gives out its addresses too."""
         return self.master.startswith("ganeti:")
+
+    def _kept(self, family: int) -> bool:
+        """Tell whether a Ganeti cluster reserves all that is in the ranges, and so keeps it from its pool for the registry.
+
+        Of ranges that are reserved in part, that part is of devices (routers, printers), as it is of a whole subnet.
+        """
+        ranges = _numbers(self.ranges, family)
+        if not self.shared or not ranges:
+            return False
+        reserved = sorted((*_numbers(self.reserved, family), *((number, number) for number in self.excluded(family))))
+        return next(_without(ranges, reserved), None) is None
 
     def excluded(self, family: int) -> frozenset[int]:
         """Give the numbers that are never given out.
@@ -98,9 +106,9 @@ class Network(NamedTuple):
     def reserves(self, address: str) -> bool:
         """Tell whether the address is among those that are not given out."""
         number, family = kinds.number(address), kinds.family(address)
-        given = _numbers(self.ranges, family) if self.shared else []
-        reserved = _numbers(self.reserved, family)
-        return _within(number, reserved) and not _within(number, given)
+        if not _within(number, _numbers(self.reserved, family)):
+            return False
+        return not (self._kept(family) and _within(number, _numbers(self.ranges, family)))
 
     def has(self, address: str) -> bool:
         """Tell whether the address is the network's own: no NIC can have it."""
@@ -149,7 +157,7 @@ def _within(number: int, bounds: list[tuple[int, int]]) -> bool:
 
 
 def _without(bounds: list[tuple[int, int]], reserved: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Give what is left of some bounds; both are in rising order, and none overlaps another of its own."""
+    """Give what is left of some bounds; both are in rising order, and of the bounds none overlaps another."""
     place = 0
     for first, last in bounds:
         while place < len(reserved) and reserved[place][1] < first:

@@ -4,7 +4,8 @@ Of one master no older configuration is taken than the last one. Another master 
 the master, in a configuration not older than that one's first import, and has become the master after it. A master that was cut off from
 the others cannot have seen its successor, however far it goes on counting. An operator may say it instead.
 
-A cluster is known by its UUID. One that is imported under another name was renamed, which an operator has to say too.
+A cluster is known by its UUID. One that is imported under another name was renamed, which an operator has to say too. A name of which
+another cluster has something is that one's, whoever says what.
 """
 
 from __future__ import annotations
@@ -38,24 +39,44 @@ def hold(draft: Draft, part: Part) -> Done:
     asked, key = read(Reading, part.body), keys.imported(cluster)
     there: Import | None = draft.get(key)
     since = asked.serial
-    other = renaming.imported(draft, cluster, asked.uuid)
+    if draft.who.role == "importer" and cluster != draft.who.name:
+        raise Refused("forbidden", f"an importer is of its own cluster, {draft.who.name}", master=f"ganeti:{cluster}")
+    others = renaming.others(draft, cluster, asked.uuid)
+    if there is not None and there.uuid != asked.uuid:
+        _may_be_had(draft, cluster, there, bool(others or renaming.others(draft, cluster, there.uuid)))
     if draft.who.role == "importer":
-        if cluster != draft.who.name:
-            raise Refused("forbidden", f"an importer is of its own cluster, {draft.who.name}", master=f"ganeti:{cluster}")
-        if other is not None:
-            name, before = other
-            _refuse(before, f"cluster {asked.uuid} is imported as {name}, by {before.node}, and nobody has said that it was renamed")
+        for name, before in others:
+            said = "it is not renamed whole yet" if there is not None else "nobody has said that it was renamed"
+            _refuse(before, f"cluster {asked.uuid} is imported as {name}, by {before.node}, and {said}")
         if there is not None:
             _after(there, asked)
             since = there.since if _goes_on(there, asked) else asked.serial
-    elif other is not None:
-        name, before = other
-        if left := renaming.renamed(draft, name, cluster):
-            return Done(200, keys.imported(name), {**write(before), "left": left})
-        draft.delete(keys.imported(name))
     made = Import(asked.uuid, asked.master, asked.node, asked.serial, since, draft.now)
     draft.put(key, made)
+    if others:
+        (name, _before), *more = others
+        left = renaming.renamed(draft, name, cluster)
+        if not left:
+            draft.delete(keys.imported(name))
+        if left or more:
+            left += sum(1 + renaming.count(draft.view, each) for each, _before in more)
+            return Done(200, key, {**write(made), "left": left})
     return Done(200, key, write(made))
+
+
+def _may_be_had(draft: Draft, cluster: str, there: Import, renamed: bool) -> None:
+    """Raise Refused where a name is another cluster's; one that was made anew under its own name is not another.
+
+    ``renamed``: one of both is imported under another name too.
+    """
+    if not renamed or not renaming.is_imported(draft, cluster):
+        return
+    gone = "netcommon registry nic delete --force, network delete --force"
+    detail = (
+        f"another cluster, {there.uuid}, is imported as {cluster}, by {there.node}: that one gets its own name first, by {COMMAND} on its "
+        f"master; where it is gone for good its NICs and networks are deleted: {gone}"
+    )
+    raise Refused("fenced", detail, node=there.node, serial=there.serial)
 
 
 def _goes_on(there: Import, asked: Reading) -> bool:

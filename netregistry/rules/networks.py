@@ -9,7 +9,7 @@ from netregistry.model.codec import Invalid, read_fields, write
 from netregistry.model.network import Network, checked
 from netregistry.refusal import Refused
 from netregistry.request import Done, matched
-from netregistry.rules import masters
+from netregistry.rules import claims, masters
 
 if TYPE_CHECKING:
     from netregistry.draft import Draft
@@ -97,12 +97,21 @@ def delete(draft: Draft, part: Part) -> Done:
     return Done(200, key, write(network))
 
 
-def moved(nic: Nic, before: Network | None, network: Network | None) -> Nic:
-    """Take from a NIC that is in another network the further addresses that are not of that: where it was they go to others."""
-    if network is not None:
-        kept = [each for each in nic.addresses if network.holds(each)]
-    else:
-        kept = [each for each in nic.addresses if before is None or not before.holds(each)]
+def moved(draft: Draft, nic: Nic, before: Network | None) -> Nic:
+    """Take from a NIC that is in another network the further addresses that it would not be given there; it holds those that it keeps.
+
+    Where it was, the others go to others. It keeps none of the network ``before`` where it is in none now.
+    """
+    network, kept = draft.network(nic.network), list[str]()
+    for each in nic.addresses:
+        if network.holds(each) if network is not None else before is None or not before.holds(each):
+            try:
+                claims.take(draft, keys.address(nic.scope, each), nic, False)
+            except Refused as refused:
+                if refused.kind != "taken":
+                    raise
+            else:
+                kept.append(each)
     return nic._replace(addresses=tuple(kept))
 
 

@@ -54,7 +54,10 @@ def add(draft: Draft, part: Part) -> Done:
             raise Refused("missing", f"node {draft.who.name} has not joined, or was forgotten")
         if (count := len(draft.members("mastered", masters.identity(draft.who))) + 1) > MOST_NICS:
             raise Refused("too-large", f"node {node.name} would be the master of {count} NICs: {MOST_NICS} are at most", count=count)
-        fields["cluster"] = node.cluster
+        if fields.setdefault("cluster", node.cluster) != node.cluster:
+            command = f"netcommon registry node set {node.name} cluster={fields['cluster']}"
+            detail = f"node {node.name} is of the cluster {node.cluster or 'none'}, and so are its NICs: {command}"
+            raise Refused("forbidden", detail, master="registry", field="cluster", command=command)
         if part.match:
             matched(draft, keys.reports(node.uuid), part.match)
             draft.expect(keys.reports(node.uuid))
@@ -214,7 +217,7 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     if after.network and network is None:
         raise Invalid("network", after.network, "the UUID of a network that is there")
     if draft.who.role == "importer" and before is not None and before.network != after.network:
-        after = moved(after, draft.network(before.network), network)
+        after = moved(draft, after, draft.network(before.network))
     # what somebody else has changed since then (owners, subnets, which options there are) is not held against another field
     # and what an importer has found is there, by its own cluster's word
     node, placed = draft.who.role == "node", before is None or any(getattr(before, each) != getattr(after, each) for each in PLACED)
@@ -231,12 +234,17 @@ def _written(draft: Draft, before: Nic | None, after: Nic, fields: dict[str, Any
     if after.primary and not after.instance:
         raise Invalid("primary", True, "a NIC of an instance")
     claims.change(draft, before, after, found)
-    if after.primary:
-        for other in draft.nics("instance", after.cluster, after.instance):
-            if other.primary and other.uuid != after.uuid:
-                draft.put(keys.nic(other.uuid), other._replace(primary=False))
-    draft.put(keys.nic(after.uuid), after)
+    keep(draft, after)
     return Done(200 if before else 201, keys.nic(after.uuid), write(after))
+
+
+def keep(draft: Draft, nic: Nic) -> None:
+    """Write a NIC; where it is the primary one of its instance, no other is."""
+    if nic.primary:
+        for other in draft.nics("instance", nic.cluster, nic.instance):
+            if other.primary and other.uuid != nic.uuid:
+                draft.put(keys.nic(other.uuid), other._replace(primary=False))
+    draft.put(keys.nic(nic.uuid), nic)
 
 
 def _may_be_in(network: Network, nic: Nic, found: bool) -> None:

@@ -1,7 +1,8 @@
 """Rename a Ganeti cluster: gnt-cluster rename keeps its UUID, and what the registry has of it goes with the name.
 
 That is done in parts, as much by one request as fits into a commit, and begun again wherever it was left: what has the new name already is
-passed over, and the import under the old name goes with the last part.
+passed over. The import under the new name comes with the first part, and that under the old one goes with the last: until then the cluster
+is imported under both, from which it is known what is to be renamed, whatever it is called by then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from netregistry.model.codec import dump
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.refusal import Refused
-from netregistry.rules import claims
+from netregistry.rules import claims, nics
 from netregistry.rules.ends import BYTES
 
 if TYPE_CHECKING:
@@ -28,13 +29,21 @@ if TYPE_CHECKING:
 MOST_OF_ONE = 40  #: things that change with one NIC at most: itself, and its MAC and addresses in both scopes
 
 
-def imported(draft: Draft, cluster: str, uuid: str) -> tuple[str, Import] | None:
-    """Give the other name under which a cluster is imported, and that import; None where there is none."""
-    for key in draft.view.all("imports"):
-        there: Import | None = draft.get(key)
-        if there is not None and there.uuid == uuid and key != keys.imported(cluster):
-            return key.partition("/")[2], there
-    return None
+def others(draft: Draft, cluster: str, uuid: str) -> list[tuple[str, Import]]:
+    """Give the other names under which a cluster is imported, and those imports: several where renamings were not ended."""
+    found = sorted(draft.members("imported", uuid))
+    return [(key.partition("/")[2], draft.get(key)) for key in found if key != keys.imported(cluster)]
+
+
+def is_imported(draft: Draft, cluster: str) -> bool:
+    """Tell whether there is a NIC or a network of which a cluster is the master."""
+    things = map(draft.get, draft.members("cluster", cluster))
+    return any(isinstance(each, Nic | Network) and each.master == f"ganeti:{cluster}" for each in things)
+
+
+def count(view: View, old: str) -> int:
+    """Count what is of a cluster."""
+    return sum(1 for _ in chain(_things(view, old), _claimed(view, old)))
 
 
 def renamed(draft: Draft, old: str, new: str) -> int:
@@ -86,7 +95,9 @@ def _renamed(draft: Draft, key: str, value: Any, old: str, new: str) -> None:
         raise Refused("exists", detail, field="name")
     if isinstance(value, Nic):
         claims.change(draft, value._replace(reserved=False), after, True)  # it keeps what it has: nothing is freed by that
-    draft.put(key, after)
+        nics.keep(draft, after)
+    else:
+        draft.put(key, after)
 
 
 def _claim(draft: Draft, key: str, claim: Claim, old: str, new: str) -> None:

@@ -16,14 +16,18 @@ from runtime.errors import escaped
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from aiohttp import StreamReader
+
     from netregistry.service.metrics import Figures
     from netregistry.service.registry import Log
 
 PROBLEM = "application/problem+json"
 SHOWN = 200  #: characters of what was wrong
 PIECE = 2 << 10  #: bytes that are parsed at once: what a request takes that waits is some fifty times what it was sent as
+#: Bytes of a message beside its body: head, sizes of chunks, trailers. aiohttp 3.8 keeps some forty times as much, and has no bound.
+BESIDE = 16 << 10
 #: What is nobody's fault but that of who asks: the connection is gone, or a body is not what its headers say.
-THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError)
+THEIRS = (ConnectionError, web.RequestPayloadError, web.PayloadAccessError, Refused)
 
 
 def refusal(refused: Refused) -> bytes:
@@ -47,12 +51,15 @@ class Connection(web.RequestHandler):
     signed by the authority that it names.
 
     No body is inflated, and what is sent behind a request is parsed when that is answered; until then little of it is taken from the
-    socket. aiohttp 3.8 (Debian 12's) has no such bounds of its own: it inflates without end, and parses request upon request.
+    socket. What a message has beside its body is bounded (BESIDE). aiohttp 3.8 (Debian 12's) has no such bounds of its own: it inflates
+    without end, parses request upon request, and keeps any number of header fields and trailers.
     """
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, figures: Figures, log: Log, looks: bool = False) -> None:
         super().__init__(server, loop=loop, access_log=None, auto_decompress=False)  # type: ignore[arg-type]  # None for no such log
         self._figures, self._lines, self._ahead, self._held = figures, log, bytearray(), False
+        self._parsed, self._over = 0, False  # bytes since the latest head was complete; nothing more is parsed
+        self._body: StreamReader | None = None  # of the message with that head
         self.gone: Callable[[], object] = lambda: None
         self.known: Callable[[], object] = lambda: None
         self.looks, self.secured, self.recognised, self.encoded = looks, False, False, b""
@@ -69,7 +76,8 @@ class Connection(web.RequestHandler):
         """Take in what has come."""
         if not data:
             self._parse(data)  # aiohttp's own: it goes on with what it has itself
-        self._ahead += data
+        if not self._over:
+            self._ahead += data
         self._go_on()
 
     def _go_on(self) -> None:
@@ -96,15 +104,38 @@ class Connection(web.RequestHandler):
         return bool(self._messages) or (present is not None and present.content.is_eof())
 
     def _parse(self, data: bytes) -> None:
-        """Parse. What aiohttp's own parser lets its URLs raise (3.8, Debian 12's) is answered as all that is no HTTP."""
+        """Parse, and end the connection of who sends too much that is no body.
+
+        What aiohttp's own parser lets its URLs raise (3.8, Debian 12's) is answered as all that is no HTTP.
+        """
         try:
             super().data_received(data)
         except ValueError as error:
-            self._figures.answered("none", 400)
-            if isinstance(self.transport, asyncio.WriteTransport):
-                self.transport.write(refusal(Refused("invalid", f"that is no request of HTTP: {escaped(error, SHOWN)}")))
-                self.transport.close()
-            self._ahead.clear()
+            self._refuse(Refused("invalid", f"that is no request of HTTP: {escaped(error, SHOWN)}"))
+            return
+        if self._messages:
+            before, self._parsed, self._body = self._body, 0, self._messages[-1][1]
+            if before is not None and before is not self._body and not before.is_eof():
+                before.set_exception(web.RequestPayloadError())  # an error behind its head, of which its reader would not be told
+            return
+        self._parsed += len(data)
+        grown = self._body.total_bytes if self._body is not None else 0
+        # while nobody takes a body, later versions of aiohttp keep some of it that they have not parsed
+        if self._parsed - grown > BESIDE and not self._reading_paused:
+            what = "its head" if self._body is None or self._body.is_eof() else "the sizes of its chunks, and trailers,"
+            self._refuse(Refused("invalid", f"a request has at most {BESIDE} bytes beside its body: more of {what} has come"))
+
+    def _refuse(self, refused: Refused) -> None:
+        """Refuse what is being received, and take no more: whoever reads its body is told so, and else the other side at once."""
+        self._over = True
+        self._ahead.clear()
+        if self._body is not None and not self._body.is_eof():  # it may be answered already, and is ended behind that
+            self._body.set_exception(refused)
+            return
+        self._figures.answered("none", refused.code)
+        if isinstance(self.transport, asyncio.WriteTransport) and not self.transport.is_closing():
+            self.transport.write(refusal(refused))
+            self.transport.close()
 
     async def _handle_request(
         self,

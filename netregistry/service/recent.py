@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from netregistry.model import keys
@@ -27,12 +26,12 @@ MOST_BYTES = 64 << 20  #: of them together, as the store has them: one node has 
 #: Commits before a service's start that it takes in, for streams that go on: who was cut off by that start was told the others before. Each
 #: takes milliseconds where an etcd keeps the registry, and nobody is answered before.
 BEFORE = 2_000
-#: What it may take to go on with one stream, in keys of groups that are looked at: 0.3 s at worst, in which nobody else has a turn.
-#: To begin anew takes no more, but where there is as much to tell.
-WORK = 300_000
-CHANGE, LINE = 20, 20  #: as many of them one missed change takes, and one line that is told
+#: What it takes to go on with one stream is counted in keys of groups that are looked at: so many one missed change takes, and one line
+#: that is told. Either is some 15 microseconds in which nobody else has a turn.
+CHANGE, LINE = 20, 20
+SPARE = 2_000  #: beyond what to begin that stream anew takes: a switch was down, and thousands come back behind thousands of changes
 #: What concerns a stream.
-TOLD = frozenset(("nics", "networks", "nodes", "seen"))
+TOLD = frozenset(("nics", "networks", "nodes", "seen", "imports"))
 
 
 class Change(NamedTuple):
@@ -55,7 +54,7 @@ class Commit(NamedTuple):
 class Past:
     """A view as it was at an earlier revision, which goes on commit by commit until it is the view. The view must not change meanwhile.
 
-    ``work``: what it has taken so far (WORK).
+    ``work``: what it has taken so far to go on (CHANGE).
     """
 
     def __init__(self, view: View, commits: list[Commit], at: int) -> None:
@@ -65,7 +64,7 @@ class Past:
         self._groups: dict[tuple[str, ...], dict[str, None]] = {}
         self._laid_over: dict[tuple[str, ...], int] = {}  # group -> members in the view of which something else is said here
         self.replaced: dict[str, tuple[Any, int]] = {}
-        self.work = CHANGE * sum(len(commit.changes) for commit in commits)
+        self.work = 0
         for commit in reversed(commits):
             for change in commit.changes:
                 self._put(change.key, change.before, change.written)
@@ -160,13 +159,14 @@ class Recent:
     def resumed(self, view: View, stream: Stream, start: str) -> Iterator[Line]:
         """Tell what came after the revision ``start``, commit by commit; a stream is as if it had told all before.
 
-        Raises Refused for what is not remembered, and for another epoch; also in the midst of it, where to begin anew takes less.
+        Raises Refused for what is not remembered, for another epoch, and where to begin anew takes less: before any of it is looked at, or
+        in the midst of it.
         """
         at = revision(view.epoch, start)
         if not self.floor <= at <= view.revision:
-            detail = f"revisions from {view.epoch}:{self.floor} to {view.revision} are remembered: begin anew, without from, and compare"
-            raise Refused("compacted", detail, field="from", revision=f"{view.epoch}:{view.revision}")
-        missed = list(islice(self._commits, self._place(at), None))
+            raise _compacted(view, f"revisions from {view.epoch}:{self.floor} to {view.revision} are remembered")
+        most = SPARE + LINE * stream.lines(view)  # to lay out what was missed may take as much, and so may to go on
+        missed = self._missed(view, at, most // CHANGE)
         past = Past(view, missed, at)
         stream.assume(past)
         for commit in missed:
@@ -174,21 +174,26 @@ class Recent:
             for line in told(stream.next(past, commit), past.epoch, past.revision):
                 past.work += LINE
                 yield line
-            if past.work > WORK:
-                detail = f"too much has changed since {start}, for this node: begin anew, without from, and compare"
-                raise Refused("compacted", detail, field="from", revision=f"{view.epoch}:{view.revision}")
+            if past.work > most:
+                raise _compacted(view, f"too much has changed since {start}, for this node")
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
-    def _place(self, at: int) -> int:
-        """Give the place of the first commit behind a revision."""
-        low, high = 0, len(self._commits)
-        while low < high:
-            middle = (low + high) // 2
-            if self._commits[middle].revision <= at:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def _missed(self, view: View, at: int, most: int) -> list[Commit]:
+        """Give the commits behind a revision, the oldest first. Raises Refused where they have more changes."""
+        found: list[Commit] = []
+        changes = 0
+        for commit in reversed(self._commits):
+            if commit.revision <= at:
+                break
+            found.append(commit)
+            changes += len(commit.changes)
+            if changes > most:
+                raise _compacted(view, f"more than {most} things have changed since {view.epoch}:{at}, and all of this node's are less")
+        return found[::-1]
+
+
+def _compacted(view: View, why: str) -> Refused:
+    return Refused("compacted", f"{why}: begin anew, without from, and compare", field="from", revision=f"{view.epoch}:{view.revision}")
 
 
 def _short(change: Change) -> Change | None:

@@ -145,7 +145,8 @@ class Registry:
         A revocation that the store does not take, or does not answer, holds on this service all the same: who fills a store must not stay
         in by that.
         """
-        self._written.check(who)
+        kept = call.action != "report" and not call.dry_run
+        self._written.check(who, kept)
         if renews := call.action == "certificate.renew" and not call.dry_run:
             self._renewals.check(who)
         if call.action == "authority.retire":
@@ -166,7 +167,7 @@ class Registry:
             raise Refused("unavailable", f"{error}; nothing of it is written: {MEANWHILE}") from None
         finally:
             wrote = self.local.written - before
-            self._written.charge(who, wrote)
+            self._written.charge(who, wrote, kept)
             if renews and wrote:
                 self._renewals.count(who)
         if response.status == 503:

@@ -174,7 +174,22 @@ class MockcloudExplore(NamedTuple):
     found: tuple[Explored, ...]
 
 
-FAULTS = ("partition", "slow", "copies", "events", "hook", "agent", "node", "clock", "disk", "older", "registry", "backup", "restore")
+FAULTS = (
+    "partition",
+    "slow",
+    "copies",
+    "events",
+    "hook",
+    "agent",
+    "node",
+    "clock",
+    "disk",
+    "older",
+    "registry",
+    "etcd",
+    "backup",
+    "restore",
+)
 
 INSTANCE = ("list", "create", "start", "stop", "reboot", "crash", "delete", "migrate", "failover", "plug", "unplug", "update", "change")
 

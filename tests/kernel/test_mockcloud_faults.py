@@ -24,7 +24,7 @@ FIRST, SECOND = node_uuid(1), node_uuid(2)
 REFUSED = "events"
 GIVEN: dict[str, dict[str, Any]] = {"agent": {"point": "worked"}, "hook": {"request": 3}, "slow": {"seconds": 2.0}}
 OPTIONS = {"rate_in": "8mbit", "node_access": "icmp,tcp/80"}
-EACH = [name for name in FAULTS if name not in (REFUSED, "backup")]
+EACH = [name for name in FAULTS if name not in (REFUSED, "backup", "etcd")]
 
 
 @pytest.fixture

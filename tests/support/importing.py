@@ -13,9 +13,11 @@ from netregistry.importer.difference import Known
 from netregistry.importer.importer import Importer, Outcome
 from netregistry.model.history import Identity
 from netregistry.model.importing import Seen
+from netregistry.stores.base import Batch
 from runtime.errors import TryAgain
 from tests.support.ganeti_configuration import CLUSTER, Cluster
 from tests.support.registry import Registry
+from tests.support.registry_checker import Checker
 
 
 class Stored(Protocol):
@@ -72,6 +74,17 @@ class Node:
         """Read a configuration with another node for the master."""
         found = parse(cluster.data)
         self.seen = (*(each for each in self.seen if each.master != found.master), Seen(found.master, found.serial))
+
+
+def checked() -> Registry:
+    """Give a registry each commit of which is judged."""
+    checker = Checker(3600.0)
+
+    def heard(batch: Batch | None) -> None:
+        if batch is not None:
+            checker.commit(batch.revision, [(change.key, change.value) for change in batch.changes])
+
+    return Registry(heard=heard)
 
 
 def stored(registry: Stored, kind: str) -> dict[str, dict[str, Any]]:

@@ -51,6 +51,7 @@ class Checker:
         for key in changed:
             if key.startswith("nics/") and key in self.state:
                 self._nic(self.state[key])
+                self._further(before.get(key), self.state[key])
         for key in changed:
             if key.startswith("networks/") and key not in self.state:
                 uuid = key.partition("/")[2]
@@ -133,6 +134,19 @@ class Checker:
             mates = [each for each in self.state.values() if each.get("instance") == nic["instance"] and "uuid" in each]
             primary = [each for each in mates if each.get("primary") and each.get("cluster", "") == nic.get("cluster", "")]
             assert len(primary) <= 1, "two primary NICs of one instance"
+
+    def _further(self, before: dict[str, Any] | None, nic: dict[str, Any]) -> None:
+        """Check that Ganeti, which knows nothing of a NIC's further addresses, takes none along to where it is somebody else's."""
+        network = nic.get("network")
+        if not nic.get("master", "").startswith("ganeti:") or before is None or not network or network == before.get("network"):
+            return
+        said = self.state[f"networks/{network}"]
+        own = {said.get("gateway"), said.get("gateway6")}
+        if "subnet" in said:
+            own |= {str(ipaddress.ip_network(said["subnet"])[place]) for place in (0, -1)}
+        for each in nic.get("addresses", ()):
+            assert self.state[f"addresses/{network}/{each}"].get("holder") == nic["uuid"], f"{each} is somebody else's in {network}"
+            assert each not in own, f"{each} is the network's own"
 
     def finish(self, answered: dict[str, tuple[int, Any]]) -> None:
         """``answered``: of requests for changes: status and body."""

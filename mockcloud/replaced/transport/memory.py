@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mockcloud.replaced.scheduler import NodeLoop
     from mockcloud.replaced.transport.session import At, Crowded, Tell, Then
+    from netregistry.reach import Places
     from netregistry.service.registry import Registry
     from netregistry.service.routes import Route
     from netregistry.service.streams import Channel
@@ -74,11 +75,13 @@ class Wire:
         """Give how long something is on its way (seconds)."""
         return self.chance.uniform(*LATENCY) + (self.chance.uniform(0.0, self.slow) if self.slow else 0.0)
 
-    def asker(self, loop: NodeLoop, node: str) -> _Asker:
+    def asker(self, loop: NodeLoop, node: str, where: str | Places) -> _Asker:
         """Give what asks for a node."""
         return _Asker(self, loop, node)
 
-    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> Stream:
+    def stream(
+        self, loop: NodeLoop, node: str, where: str | Places, question: Question, tell: Tell, crowded: Crowded, reached: At
+    ) -> Stream:
         """Begin a stream to a node."""
         return _Channelled(self, loop, node, question, tell, crowded, reached)
 

@@ -49,11 +49,13 @@ class Way(Protocol):
     cut: dict[str, str]
     chance: Random
 
-    def asker(self, loop: NodeLoop, node: str) -> Asks:
-        """Give what asks for the node of a loop."""
+    def asker(self, loop: NodeLoop, node: str, where: str | Places) -> Asks:
+        """Give what asks for the node of a loop. ``where``: its agent takes the registry to be."""
         ...
 
-    def stream(self, loop: NodeLoop, node: str, question: Question, tell: Tell, crowded: Crowded, reached: At) -> Stream:
+    def stream(
+        self, loop: NodeLoop, node: str, where: str | Places, question: Question, tell: Tell, crowded: Crowded, reached: At
+    ) -> Stream:
         """Begin a stream to a node."""
         ...
 
@@ -69,16 +71,16 @@ class Session:
         way: Way,
         loop: NodeLoop,
         reached: At,
-        _where: str | Places,
+        where: str | Places,
         node: str,
         incarnation: str,
         tell: Callable[[Event, int], None],
         crowded: Callable[[], bool],
     ) -> None:
-        self._node, self._incarnation, self._tell, self._crowded = node, incarnation, tell, crowded
+        self._where, self._node, self._incarnation, self._tell, self._crowded = where, node, incarnation, tell, crowded
         self._way, self._loop, self._reached = way, loop, reached
         self._moment = Moment(loop.wall)
-        self._asker = way.asker(loop, node)
+        self._asker = way.asker(loop, node, where)
         self._stream: Stream | None = None
         self._waiting: deque[Asking] = deque()  # the first of them is being asked
         self.stream = 0
@@ -124,7 +126,8 @@ class Session:
         self.stream += 1
         number, tell = self.stream, self._tell
         question = Question.stream(self._node, start, self._incarnation)
-        self._stream = self._way.stream(self._loop, self._node, question, lambda event: tell(event, number), self._crowded, self._reached)
+        given = question, lambda event: tell(event, number), self._crowded, self._reached
+        self._stream = self._way.stream(self._loop, self._node, self._where, *given)
 
     def end(self) -> None:
         if self._stream is not None:

@@ -232,6 +232,11 @@ def test_nodes_that_run_need_no_more_memory(
     assert limits.room(str(tmp_path), proc, cgroup, there=there, running=running)[:2] == room
 
 
+def test_nodes_that_speak_tls_need_memory_for_it(tmp_path: Path) -> None:
+    proc, cgroup = machine(tmp_path / "machine", limits.BASE + 100 * (limits.MEMORY + limits.OF_TLS), 10**6, "max", 0)
+    assert limits.room(str(tmp_path), proc, cgroup, sockets=limits.SOCKETS, tls=True)[:2] == (100, "memory")
+
+
 def test_nodes_that_are_on_disk_need_no_more_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proc, cgroup = machine(tmp_path / "machine", 1 << 40, 10**6, "max", 0)
     found = os.statvfs(tmp_path)

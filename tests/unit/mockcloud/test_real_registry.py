@@ -9,14 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
 from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
 from mockcloud.nodes import perform
+from mockcloud.scenarios import running
+from mockcloud.scenarios.faults import Faults
+from mockcloud.scenarios.log import Log
+from mockcloud.scenarios.running import Run
 from mockcloud.sysinfo import node_uuid
 from netregistry.client import SILENT
 from netregistry.service.registry import ALIVE
@@ -185,3 +191,61 @@ def test_a_cloud_with_a_registry_of_its_own_keeps_it(registry: Registry, tmp_pat
 def test_no_service_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HostRefused, match="no registry is served on"):
         MockCloud(str(tmp_path / "cloud"), service=str(tmp_path / "socket"))
+
+
+def test_commands_end_a_member_of_an_etcd_and_bring_it_back(registry: Registry, tmp_path: Path) -> None:
+    """A command that has failed may have ended it all the same: it is brought back at once."""
+    cloud = MockCloud(str(tmp_path / "cloud"), service=str(registry.socket))
+    said: list[str] = []
+    faults = Faults(cloud, said.append)
+    gone = tmp_path / "gone"
+    back = f"rm '{gone}'"
+    try:
+        faults.strike("etcd", [""], {}, 0.1)
+        assert said[-1].startswith("etcd of the registry cannot be: it is not known how to end a member of the registry's etcd")
+        faults.strike("etcd", [""], {"lose": f"cp /dev/null '{gone}'", "back": back}, 0.1)
+        assert gone.exists()
+        until(cloud, lambda: said[-1] == "etcd of the registry is over", "it is over")
+        assert not gone.exists()
+        gone.touch()
+        faults.strike("etcd", [""], {"lose": "false", "back": back}, 0.1)
+        assert said[-1] == "etcd of the registry cannot be: 'false' has ended with 1" and not gone.exists()
+        faults.strike("etcd", [""], {"lose": f"{tmp_path}/none", "back": back}, 0.1)
+        assert "No such file or directory" in said[-1]
+    finally:
+        faults.end()
+        cloud.close()
+
+
+def test_nodes_have_most_of_the_time_while_a_registry_is_listed(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, looks = [0.0], [0, 0]
+
+    def look(_commits: Commits, _client: object) -> None:
+        clock[0] += 2.0  # so long it takes
+        looks[0] += 1
+
+    def always(_cloud: MockCloud) -> tuple[str, ...]:
+        looks[1] += 1
+        return ()
+
+    monkeypatch.setattr(Commits, "look", look)
+    monkeypatch.setattr(running, "always", always)
+    monkeypatch.setattr(running, "LOOK", 0.01)
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    run = Run(cloud, (), 1, False, Log(root=cloud.root))
+    try:
+        run.begin()
+        until(cloud, lambda: looks[1] > 10, "it is looked often")
+        assert looks[0] == 1
+        clock[0] += 20.0
+        until(cloud, lambda: looks[0] > 1, "it is listed again")
+    finally:
+        run.end()
+
+
+def test_a_folder_of_others_is_not_taken_for_that_of_an_etcd(tmp_path: Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    for _ in range(2):
+        with pytest.raises(HostRefused, match="/etcd' is there already, and no mock cloud's"):
+            MockCloud(str(tmp_path), service="etcd:1")
+    assert (tmp_path / "etcd").exists()

@@ -39,6 +39,7 @@ GIVEN = {
     "make_parse": "runtime.record",
     "make_launcher": "mockcloud.replaced.process",
     "make_session": "mockcloud.replaced.transport.session",
+    "aside": "mockcloud.replaced.pool",
     "trim": "",
 }
 

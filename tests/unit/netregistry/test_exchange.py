@@ -100,6 +100,7 @@ def changed_later(registry: Registry, plain: str, ganetis: str) -> None:
     registry.do("network.set", plain, {"reserved": reserved, "owners": ["alice"]})
     registry.do("network.set", ganetis, {"reserved": [{"first": "2001:db8::1", "last": "2001:db8::ff"}]}, GANETI)
     registry.do("network.set", ganetis, {"owners": ["bob"]})
+    registry.do("node.set", NODES[0], {"cluster": "b.example.com"})
     registry.do("node.forget", NODES[1], {})
 
 
@@ -221,3 +222,41 @@ def test_batches_have_one_role_and_fit_into_one_request() -> None:
     many = [exchange.Step(4, "", "nic.add", "", {}, 1, line) for line in range(120)]
     assert [len(batch) for batch in exchange.batches(many)] == [50, 50, 20]
     assert exchange.steps(2, Line("settings", exchange.Settings()), Line("settings", exchange.Settings())) == []
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_nic_is_of_the_cluster_that_its_node_was_in_then(registry: Registry, stays: bool, forgotten: bool) -> None:
+    """Its claims have that scope, and that cluster's nodes are told of it. It was made in the cluster that the node is in now."""
+    registry.join(0, "a.example.com")
+    blue = registry.network("blue", "192.0.2.0/24", cluster="a.example.com")
+    registry.nic(node(0), mac="02:00:00:00:00:09", instance="old", index=0, ip="10.0.0.9", found=True)
+    kept = registry.nic(node(0), mac="02:00:00:00:00:0b", instance="blue", index=0, ip="192.0.2.9", network=blue, found=True).uuid
+    registry.do("nic.set", kept, {"addresses": ["192.0.2.10"]})
+    registry.do("node.set", NODES[0], {"cluster": "b.example.com", "provides": ["blue"]})
+    if stays:
+        registry.nic(node(0), mac="02:00:00:00:00:0a", instance="new", index=0, ip="10.0.0.9", found=True)
+        registry.do("node.set", NODES[0], {"cluster": ""})
+        registry.nic(node(0), mac="02:00:00:00:00:0c", instance="free", index=0, ip="10.0.0.9", found=True)
+    if forgotten:
+        registry.do("node.forget", NODES[0], {})
+    data = exported(registry)
+    batches = list(exchange.batches(exchange.asked(list(exchange.decoded(data)), {})))
+    for cut in range(len(batches) + 1):
+        again = Registry(seed=9)
+        for batch in batches[:cut]:
+            again.do("batch", "", {"parts": [step.part for step in batch]}, identity(batch[0].role))
+        assert brought_in(again, data) == [] and plain(exported(again)) == plain(data), cut
+        assert set(again.local.view.members("contended")) == set(registry.local.view.members("contended")) == set()
+        before = again.everything()
+        assert brought_in(again, data) == [] and again.everything() == before
+
+
+def test_a_node_that_is_there_already_makes_no_nic_of_another_cluster(registry: Registry) -> None:
+    registry.join(0, "a.example.com")
+    old = registry.nic(node(0), mac="02:00:00:00:00:09", instance="old", index=0, ip="10.0.0.9", found=True)
+    registry.do("node.set", NODES[0], {"cluster": "b.example.com"})
+    again = Registry(seed=9)
+    again.join(0, "b.example.com")
+    ((_line, response),) = brought_in(again, exported(registry))
+    assert response.status == 403 and "cluster=a.example.com" in response.body["detail"] and again.local.view.nic(old.uuid) is None

@@ -113,6 +113,32 @@ def test_nothing_of_another_cluster() -> None:
     assert here.known == {}
 
 
+@pytest.mark.parametrize("joined", [CLUSTER, "new.example.com"])
+def test_nothing_leaves_while_a_cluster_is_renamed(joined: str) -> None:
+    """It is one cluster under two names, for as long as that takes: what lies on a node for guests that come is not dropped between."""
+    registry, first = Heard(), {"uuid": NODES[4], "master": NODES[5], "node": "node1", "serial": 1}
+    registry.do("importer.hold", CLUSTER, first, GANETI)
+    network = registry.network("net1", "10.0.0.0/16")
+    for number in range(2):
+        registry.join(number, CLUSTER)
+    for number in range(60):
+        tags = [f"{each:02}{'x' * 100}" for each in range(90)]
+        registry.nic(cluster=CLUSTER, network=network, options=[{"name": "isolated", "value": "yes"}], tags=tags, instance=f"web{number}")
+    registry.do("node.set", NODES[1], {"cluster": joined})
+    mine = registry.nic(cluster="new.example.com", options=[{"name": "isolated", "value": "no"}])
+    registry.told = [Told(registry, number) for number in range(2)]
+    for told in registry.told:
+        told.lines.clear()
+    parts, left = 0, 1
+    while left:
+        left, parts = registry.do("importer.hold", "new.example.com", {**first, "serial": 2}).get("left", 0), parts + 1
+        for number, told in enumerate(registry.told):
+            assert told.known == fresh(registry.local.view, number)
+            assert len(told.known) == 62 and "leave" not in {event for event, _what, _uuid in told.lines}
+            assert told.known["options", mine.uuid][0][0]["value"] == "no"
+    assert parts > 1 and {nic.cluster for nic in registry.local.view.all("nics").values()} == {"new.example.com"}
+
+
 def test_of_a_network_is_not_told_what_it_does_not_give_out() -> None:
     """A Ganeti cluster's pool may reserve a thousand ranges, of which no guest is told."""
     registry = Heard()
@@ -128,7 +154,8 @@ def test_of_a_network_is_not_told_what_it_does_not_give_out() -> None:
 def test_at_any_time_it_has_told_what_a_new_one_would(seed: int) -> None:
     registry, chance = Heard(seed), random.Random(seed)
     nics = [f"{number:08x}-1111-4111-8111-111111111111" for number in range(4)]
-    networks = [registry.network("a", cluster=CLUSTER), registry.network("b", "198.51.100.0/24")]
+    networks = [registry.network("a"), registry.network("b", "198.51.100.0/24")]
+    held: dict[str, Any] = {"uuid": NODES[4], "master": NODES[5], "node": "node1", "serial": 1}
     for number in range(2):
         registry.join(number, CLUSTER)
     registry.told = [Told(registry, number) for number in range(2)]
@@ -148,6 +175,7 @@ def test_at_any_time_it_has_told_what_a_new_one_would(seed: int) -> None:
                     ("network.delete", networks[1]),
                     ("network.add", "", {"uuid": networks[1], "name": "b"}),
                     ("node.set", NODES[number], {"cluster": chance.choice([CLUSTER, "other.example.com"])}),
+                    ("importer.hold", chance.choice([CLUSTER, "other.example.com"]), held),
                 ]
             )
         )

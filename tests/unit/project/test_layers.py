@@ -22,6 +22,7 @@ STARTERS = {
     "netcommon.doctor": "asks the machine's tools for their versions",
     "netcommon.cli": "at the administrator's command",
     "netcommon.doors.xen": "xenstore has only commands",
+    "mockcloud.processes": "an etcd and the service over it, which end with the mock cloud, and programs that an administrator names",
 }
 #: Who may make a process of itself, with the reason.
 FORKING = {

@@ -59,7 +59,7 @@ def test_a_file_says_nodes_networks_and_steps(tmp_path: Path) -> None:
 
 def test_what_is_written_is_read_as_the_same() -> None:
     odd = Scenario(2, "single", 'a = "\x7fü\U0001f600"\n', 1.5, {"a b": {"subnet": "10.0.0.0/8"}}, (Step("stop", given={"name": "we\\b"}),))
-    for each in (parsed(WHOLE), odd, Scenario()):
+    for each in (parsed(WHOLE), odd, Scenario(), Scenario(etcd=3, steps=(Step("etcd", given={"lose": "kill 1", "back": "a 'b c'"}),))):
         assert parsed(text(each)) == each
 
 
@@ -69,9 +69,12 @@ def test_what_is_written_is_read_as_the_same() -> None:
         ("nodes = 4", "nodes = 0", 1, "nodes = '0': expected a whole number from 1 to 1000"),
         ("nodes = 4", "nodes = true", 1, "expected a whole number"),
         ('"plain"', '"huge"', 2, "expected one of plain, single"),
+        ("settle = 30", "etcd = 7", 7, "etcd = '7': expected a whole number from 1 to 5"),
+        ('fault = "backup"', 'fault = "etcd"\nmembers = 9', 31, "members = '9': expected a whole number from 1 to 5"),
+        ('fault = "backup"', 'fault = "etcd"\nlose = 9', 31, "lose = '9': expected a text"),
         ("settle = 30", "settle = -1", 7, "expected a number from 0"),
         ("settle = 30", "settle = nan", 7, "expected a number from 0"),
-        ("settle = 30", "colour = 1", 7, "unknown setting colour; known: networks, nodes"),
+        ("settle = 30", "colour = 1", 7, "unknown setting colour; known: etcd, networks, nodes"),
         ("subnet = ", "subnets = ", 10, "unknown setting subnets; known: gateway"),
         ("[networks.blue]\nsubnet", "[networks]\nsubnet", 10, "expected a table [networks.NAME]"),
         ('task = "create"', 'task = "paint"', 14, "task = 'paint': expected one of create, start"),

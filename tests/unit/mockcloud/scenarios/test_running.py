@@ -119,6 +119,22 @@ def registry(cloud: MockCloud, node: str) -> str:
     return str(cloud.nodes[node].agent.status()["registry"]).partition(":")[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "the registry of this mock cloud is kept in no etcd"),
+        ({"lose": "kill 1", "back": "true"}, "the registry of this mock cloud is kept in no etcd"),
+        ({"lose": "kill 1"}, "back=''"),
+        ({"back": "true"}, "lose=''"),
+        ({"lose": "kill '1", "back": "true"}, "lose='kill "),
+    ],
+)
+def test_a_member_that_nobody_can_end_is_refused(cloud: MockCloud, given: dict[str, str], says: str) -> None:
+    said: list[str] = []
+    Faults(cloud, said.append).strike("etcd", [""], given, 1.0)
+    assert len(said) == 1 and said[0].startswith("etcd of the registry cannot be: ") and says in said[0]
+
+
 def test_a_partition_ends_by_itself_and_the_latest_counts(cloud: MockCloud, faults: Faults) -> None:
     cut = cloud.registry.wire.cut
     faults.strike("partition", [FIRST], {}, 5.0)

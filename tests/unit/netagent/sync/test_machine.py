@@ -373,6 +373,21 @@ def test_what_was_told_counts_from_ready_on(turned: Turned) -> None:
     assert turned.take(Apply).wanted.options[0].name == "isolated"
 
 
+def test_a_stream_that_cannot_go_on_begins_anew_and_what_is_not_told_again_has_left(turned: Turned) -> None:
+    turned.begun(nic(0), nic(1), options(2, "isolated"))
+    turned.tell(Ended(Failure("compacted", "more than 100 things have changed")))
+    assert turned.machine.inbox.nics.keys() == {NICS[0], NICS[1]}, "until all is told"
+    turned.passes(20.0)
+    turned.take(Hello)
+    turned.tell(Answered({"epoch": "e", "abilities": ["watch"], "actions": ACTIONS}))
+    turned.take(List)
+    turned.tell(Answered([]))
+    assert turned.take(Watch).start == ""
+    turned.told(nic(0, "e:15"), ready="e:20")
+    assert turned.machine.inbox.nics.keys() == {NICS[0]} and turned.machine.inbox.complete
+    assert not turned.alarms.get("registry-lies")
+
+
 def test_the_newest_alone_is_done_and_what_somebody_is_at_work_on_is_tried_again(turned: Turned) -> None:
     turned.begun(nic(0))
     turned.told(nic(0, "e:11", "change", options=[{"name": "isolated", "value": "yes"}]), ready="e:11")

@@ -181,7 +181,7 @@ def test_a_network_that_a_registry_cannot_hold_keeps_its_nics_out() -> None:
 
 @given(st.sets(st.integers(0, 255)), st.sets(st.integers(0, 255)), st.sets(st.integers(1, 254)))
 def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], used: set[int]) -> None:
-    """What is reserved is what the bits say, less what NICs have and what no host can have; and a network can be so."""
+    """What is reserved is what the bits say, less what NICs alone have and what no host can have; and a network can be so."""
     cluster = Cluster()
     bits = ["".join("1" if number in each else "0" for number in range(256)) for each in (inside, outside)]
     cluster.network(NETWORKS[0], "blue", reservations=bits[0], ext_reservations=bits[1], gateway="192.0.2.77")
@@ -191,7 +191,7 @@ def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], us
     fields = parse(cluster.data).networks[NETWORKS[0]]
     found = {number for each in fields["reserved"] for number in range(int(IPv4Address(each["first"])), int(IPv4Address(each["last"])) + 1)}
     first = int(IPv4Network("192.0.2.0/24").network_address)
-    assert found == {first + number for number in (inside | outside) - used - {0, 77, 255}}
+    assert found == {first + number for number in (inside - used | outside) - {0, 77, 255}}
     network = Network("", "blue", subnet="192.0.2.0/24", reserved=tuple(Range(**each) for each in fields["reserved"]))
     left = {number for begin, end in checked(network).bounds(4) for number in range(begin, end + 1)}
     assert left == set(range(first, first + 256)) - found

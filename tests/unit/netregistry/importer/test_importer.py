@@ -17,7 +17,7 @@ from netregistry.stores.sqlite import SqliteStore
 from netregistry.stream import Line, Stream
 from runtime.errors import NetcommonError, TryAgain
 from tests.support.ganeti_configuration import CLUSTER, CLUSTER_UUID, MASTERS, NETWORKS, NICS, Cluster
-from tests.support.importing import IMPORTER, Node, differences, of_others, stored
+from tests.support.importing import IMPORTER, Node, checked, differences, of_others, stored
 from tests.support.registry import NODES, OPERATOR, Registry, node
 from tests.support.registry_checker import Checker
 
@@ -237,6 +237,37 @@ def test_a_nic_in_another_network_leaves_its_further_addresses_behind(registry: 
     assert goes("", "10.0.0.9") == ("10.0.0.7",) and goes(NETWORKS[0], "192.0.2.9") == ()
 
 
+@pytest.mark.parametrize("there", ["gateway", "a device's", "another's", "the broadcast address", "in quarantine", "reported"])
+def test_a_further_address_goes_along_only_where_it_would_be_given(there: str) -> None:
+    """Networks of one subnet are two: what is free in the one is somebody's in the other."""
+    registry = checked()
+    importing = Node(registry)
+    address = "192.0.2.127" if there == "the broadcast address" else "192.0.2.20"
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.1")
+    red: dict[str, str] = {"gateway": address} if there == "gateway" else {}
+    if there == "a device's":
+        red["ext_reservations"] = f"1{'0' * 19}1{'0' * 106}1"
+    cluster.network(NETWORKS[1], "red", "192.0.2.0/25", **red)
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.9")
+    cluster.nic(NICS[1], network=NETWORKS[1], ip=address if there == "another's" else "192.0.2.30", instance="other.example.com")
+    importing.read(cluster)
+    registry.do("nic.set", NICS[0], {"addresses": [address, "192.0.2.21"]})
+    if there == "in quarantine":
+        registry.do("nic.delete", registry.nic(network=NETWORKS[1], ip=address).uuid)
+    if there == "reported":
+        registry.join(0, CLUSTER)
+        registry.report(node(0), {"nic": NICS[1], "state": "running", "ip": address})
+    before = registry.claim(f"addresses/{NETWORKS[1]}/{address}")
+    cluster.instance("web1.example.com")["nics"][0].update(network=NETWORKS[1], ip="192.0.2.10")
+    cluster.changed()
+    assert not importing.read(cluster).refused and differences(registry, cluster) == []
+    assert registry.wanted(NICS[0]).addresses == ("192.0.2.21",), "what nobody has there it keeps"
+    assert registry.claim(f"addresses/{NETWORKS[1]}/{address}") == before
+    left = registry.claim(f"addresses/{NETWORKS[0]}/{address}")
+    assert left is not None and left.standing == "quarantined"
+
+
 def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(registry: Registry, importing: Node) -> None:
     cluster = Cluster()
     cluster.network(NETWORKS[0], "blue", "192.0.2.0/29", ext_reservations="10011101")
@@ -254,6 +285,54 @@ def test_ranges_of_a_ganeti_network_are_what_its_pool_reserves_for_the_registry(
         "green", ranges=[{"first": "192.0.2.4", "last": "192.0.2.5"}], reserved=[{"first": "192.0.2.4", "last": "192.0.2.4"}]
     )
     assert registry.nic(network=green, allocate=["ipv4"]).ip == "192.0.2.5"
+
+
+def reserves(*numbers: int) -> str:
+    """Give what Ganeti keeps of a network of 256 addresses in which these are reserved (gnt-network modify --add-reserved-ips)."""
+    return "".join("1" if number in (0, 255, *numbers) else "0" for number in range(256))
+
+
+@pytest.mark.parametrize(
+    "ranges", [[(2, 254)], [(2, 9)], [(2, 5), (10, 20)], [(5, 6)]], ids=["but for an end", "a part", "one whole, one not", "its end"]
+)
+def test_ranges_that_are_reserved_in_part_give_out_no_devices_address(
+    registry: Registry, importing: Node, ranges: list[tuple[int, int]]
+) -> None:
+    """Such ranges may have been set before any could be shared with Ganeti: what is reserved of them is a router's, a printer's."""
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.1", ext_reservations=reserves(2, 3, 4, 5))
+    cluster.nic(NICS[0], network=NETWORKS[0], ip="192.0.2.100")
+    importing.read(cluster)
+    said = [{"first": f"192.0.2.{first}", "last": f"192.0.2.{last}"} for first, last in ranges]
+    registry.do("network.set", NETWORKS[0], {"ranges": said})
+    free = [number for first, last in ranges for number in range(first, last + 1) if number > 5]
+    assert registry.nic(network=NETWORKS[0], allocate=["ipv4"]).ip == f"192.0.2.{free[0]}"
+    network = registry.local.view.network(NETWORKS[0])
+    assert network is not None and sum(last - first + 1 for first, last in network.bounds(4)) == len(free)
+    for number in range(2, 6):
+        device = {"network": NETWORKS[0], "cluster": CLUSTER, "ip": f"192.0.2.{number}"}
+        assert registry.refused("nic.add", "", device)["kind"] == "taken"
+    # as soon as all of it is reserved it is for the registry
+    cluster.document["networks"][NETWORKS[0]]["ext_reservations"] = reserves(2, 3, 4, 5, *free)
+    cluster.changed()
+    importing.read(cluster)
+    assert registry.nic(network=NETWORKS[0], ip=f"192.0.2.{ranges[0][0]}").ip == f"192.0.2.{ranges[0][0]}"
+
+
+@pytest.mark.parametrize("guests", [(), (203,), (200, 209)])
+def test_a_block_that_is_reserved_for_the_registry_may_have_guests_and_a_gateway(
+    registry: Registry, importing: Node, guests: tuple[int, ...]
+) -> None:
+    cluster = Cluster()
+    cluster.network(NETWORKS[0], "blue", gateway="192.0.2.207", ext_reservations=reserves(2, *range(200, 210)))
+    for place, number in enumerate(guests):
+        cluster.nic(NICS[place], mac=f"aa:00:00:00:01:{number:02x}", network=NETWORKS[0], ip=f"192.0.2.{number}")
+    importing.read(cluster)
+    registry.do("network.set", NETWORKS[0], {"ranges": [{"first": "192.0.2.200", "last": "192.0.2.209"}]})
+    given = [registry.nic(network=NETWORKS[0], allocate=["ipv4"]).ip for _ in range(9 - len(guests))]
+    assert given == [f"192.0.2.{number}" for number in range(200, 210) if number not in (207, *guests)]
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "allocate": ["ipv4"]})["kind"] == "full"
+    assert registry.refused("nic.add", "", {"network": NETWORKS[0], "ip": "192.0.2.2"})["kind"] == "taken"
 
 
 def test_what_an_operator_says_of_a_network_stops_nothing_else_of_it(registry: Registry, importing: Node) -> None:

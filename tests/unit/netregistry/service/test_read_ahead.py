@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from netregistry.service.connection import Connection
@@ -18,6 +19,22 @@ from tests.support.service import Lines
 GET = b"GET /%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /%d HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n"
 LONGEST = 1 << 20
+CHUNKED = b"POST /0 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+#: What begins a message, and what may follow without end that belongs to no body.
+HEADS = {
+    "long fields": (b"GET /0 HTTP/1.1\r\nHost: localhost\r\n", b"a: %s\r\n" % (b"b" * 4000)),
+    "many fields": (b"GET /0 HTTP/1.1\r\nHost: localhost\r\n", b"a: b\r\n"),
+    "one field": (b"GET /0 HTTP/1.1\r\nHost: localhost\r\na: ", b"b"),
+    "target": (b"GET /0", b"0"),
+    "blank lines": (b"", b"\r\n"),
+}
+BODIES = {
+    "long trailers": (CHUNKED + b"2\r\nxx\r\n0\r\n", b"a: %s\r\n" % (b"b" * 4000)),
+    "many trailers": (CHUNKED + b"2\r\nxx\r\n0\r\n", b"a: b\r\n"),
+    "chunk's extension": (CHUNKED + b"2", b";a=b"),
+    "small chunks": (CHUNKED, b"1\r\nx\r\n"),
+}
+ENOUGH = 24 << 10  #: bytes of them
 
 
 class Wire(asyncio.Transport):
@@ -77,8 +94,8 @@ class Speaking:
         return min(place, len(data))
 
     async def all_of(self, data: bytes, piece: int = 1 << 16) -> None:
-        while data:
-            await self.until(self.wire.is_reading)
+        while data and not self.wire.closed:
+            await self.until(lambda: self.wire.is_reading() or self.wire.closed)
             data = data[await self.sent(data, piece) :]
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -184,5 +201,68 @@ def test_a_request_and_its_body_are_read_without_a_pause() -> None:
             await one.sent(POST % (number, b"", 300) + b"x" * 300)
             await one.until(lambda number=number: len(one.bodies) == number + 1)  # type: ignore[misc]
         assert one.wire.pauses == 0
+
+    speaking(talk)
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_a_head_without_an_end_is_refused(case: str) -> None:
+    begun, more = HEADS[case]
+
+    async def talk(one: Speaking) -> None:
+        one.free.set()
+        await one.sent((begun + more * ENOUGH)[:ENOUGH], 700)
+        await one.until(lambda: one.wire.closed)
+        said = bytes(one.wire.written)
+        assert said.split()[1] == b"400" and said.count(b"HTTP/1.") == 1
+        assert not one.bodies
+        one.wire.closed = False
+        await one.sent(b"\r\n" + GET % 1)
+        assert not one.bodies and bytes(one.wire.written) == said, "nothing more is taken"
+
+    speaking(talk)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("case", BODIES)
+def test_what_goes_on_beside_a_body_is_refused(case: str, behind: bool) -> None:
+    """Also where another request is answered before it, and the refusal comes behind that."""
+    begun, more = BODIES[case]
+
+    async def talk(one: Speaking) -> None:
+        one.free.set()
+        await one.all_of((GET % 7 if behind else b"") + (begun + more * ENOUGH)[:ENOUGH], 700)
+        await one.until(lambda: one.wire.closed)
+        assert one.begun == ["/7"] * behind + ["/0"] and one.bodies == [b""] * behind and bytes(one.wire.written).count(b" 200 ") == behind
+        assert one.connection._figures.faults == 0
+
+    speaking(talk)
+
+
+def test_who_takes_no_body_keeps_little_beside_it() -> None:
+    """A handler that waits for something else, and reads what was sent later, sees the refusal then."""
+    begun, more = BODIES["many trailers"]
+
+    async def talk(one: Speaking) -> None:
+        await one.all_of((begun + more * LONGEST)[:LONGEST])
+        assert not one.bodies and len(one.connection._ahead) <= 1 << 16
+        one.free.set()
+        await one.until(lambda: one.wire.closed)
+        assert not one.bodies and one.connection._figures.faults == 0
+
+    speaking(talk)
+
+
+def test_a_large_head_and_many_chunks_of_a_usual_size_are_taken() -> None:
+    body = b"x" * LONGEST
+    chunks = b"".join(b"400\r\n%s\r\n" % body[place : place + 1024] for place in range(0, LONGEST, 1024)) + b"0\r\na: b\r\n\r\n"
+    field = b"a: %s\r\n" % (b"b" * 7000)
+
+    async def talk(one: Speaking) -> None:
+        one.free.set()
+        for number in range(3):
+            await one.all_of(CHUNKED[:-2] + field + b"\r\n" + chunks)
+            await one.until(lambda number=number: len(one.bodies) == number + 1)  # type: ignore[misc]
+        assert one.bodies == [body] * 3 and not one.wire.closed
 
     speaking(talk)

@@ -207,7 +207,7 @@ def test_to_go_on_takes_as_long_as_there_are_changes(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("missed", ["its NICs", "itself"])
 def test_where_to_go_on_would_take_more_it_begins_anew(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that has thousands of NICs and puts one of them into a network and out of it: each time all were looked at."""
-    monkeypatch.setattr("netregistry.service.recent.WORK", 2000)
+    monkeypatch.setattr("netregistry.service.recent.SPARE", 0)
     registry = Remembered(0)
     registry.join(0, CLUSTER)
     network, view = registry.network(cluster=CLUSTER), registry.local.view
@@ -229,6 +229,29 @@ def test_where_to_go_on_would_take_more_it_begins_anew(missed: str, monkeypatch:
     with pytest.raises(Refused) as refused:
         list(registry.recent.resumed(view, Stream(NODES[0]), start))
     assert (refused.value.kind, refused.value.more["revision"]) == ("compacted", f"first:{view.revision}")
+
+
+@pytest.mark.parametrize(("own", "ahead", "heard"), [(0, 0, 100), (30, 0, 130), (0, 40, 140), (30, 40, 170)])
+def test_behind_many_changes_of_others_a_stream_begins_anew(own: int, ahead: int, heard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others have changed was laid out for each hearer: 10,000 for a node of five NICs, and nobody else had a turn meanwhile."""
+    registry = Remembered(0)
+    registry.join(0, CLUSTER)
+    for number in range(own):
+        registry.nic(node(0), name=f"n{number}", found=True)
+    for number in range(ahead):
+        registry.nic(cluster=CLUSTER, instance=f"web{number}", index=0, options=[{"name": "isolated", "value": "yes"}])
+    others, view = registry.nic(cluster="other.example.com", instance="other", index=0).uuid, registry.local.view
+    start = f"first:{view.revision}"
+    for number in range(heard):
+        registry.do("nic.set", others, {"tags": [] if number % 2 else ["a"]})
+    assert [line.event for line in registry.recent.resumed(view, Stream(NODES[0]), start)] == ["ready"]
+    registry.do("nic.set", others, {"tags": ["b"]})
+    monkeypatch.setattr(recent, "Past", None)  # nothing of it is looked at
+    with pytest.raises(Refused) as refused:
+        list(registry.recent.resumed(view, Stream(NODES[0]), start))
+    assert (refused.value.kind, refused.value.more["revision"]) == ("compacted", f"first:{view.revision}")
+    begun = list(Stream(NODES[0]).begin(view))
+    assert len(begun) == own + ahead + 1 and Stream(NODES[0]).lines(view) == own + ahead
 
 
 def test_what_is_not_remembered_is_refused() -> None:

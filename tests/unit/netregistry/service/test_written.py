@@ -83,6 +83,31 @@ def test_one_node_does_not_fill_the_store(world: World) -> None:
     world.report(node(0))
 
 
+def test_one_node_does_not_fill_the_history(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes of one NIC of its own had a bound in bytes alone, and pushed out in fifteen hours what all others had done."""
+    monkeypatch.setattr(written, "ENTRIES", 20)
+    monkeypatch.setattr(world.registry, "_written", written.Written(lambda: world.time))
+    uuid = world.ask("nic.add", {"mac": "02:00:00:00:00:01", "found": True}, node(0)).body["uuid"]
+
+    def change(number: int, **more: Any) -> Response:
+        return world.ask("nic.set", {"tags": [f"t{number}"]}, node(0), uuid, **more)
+
+    for number in range(19):
+        assert change(number).status == 200
+    before = world.registry.local.view.ledger.number
+    with pytest.raises(Refused) as refused:
+        change(20)
+    assert (refused.value.code, refused.value.more["retry_after"]) == (429, written.EVERY + 1)
+    assert world.registry.local.view.ledger.number == before
+    world.report(node(0), nics=[{"nic": uuid, "state": "running"}])  # of which the history has nothing
+    assert change(20, dry_run=True).status == 200
+    assert world.ask("nic.add", {"mac": "02:00:00:00:00:02", "found": True}, node(1)).status == 201, "the others"
+    world.time += written.EVERY
+    assert change(20).status == 200
+    with pytest.raises(Refused):
+        change(21)
+
+
 RENEWING = {"key": "2" * 64, "serial": "", "authority": "aaaaaaaa"}
 
 
