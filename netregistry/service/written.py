@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BURST = 16 << 20  #: bytes: four thousand NICs are reported anew by some of them
 RATE = 32 << 10  #: bytes a second: 115 MiB within the hour for which they are kept
 ENTRIES = 16_000  #: at once: a node is the master of 4096 NICs at most
-EVERY = 10.0  #: seconds for one more: it takes one of them four months to push out a million entries of others
+EVERY = 2.0  #: seconds for one more: it takes one of them three weeks to push out a million entries of others
 BOUNDED = ("node", "reader")  #: roles: operators and importers may fill it, for they decide what there is
 
 
