@@ -274,7 +274,7 @@ def test_an_operators_certificate_that_counts_no_more_does_not_shut_the_nodes_ou
     """What is looked at is asked for as the node; what changes something is the operator's. Both say which certificate it is, and where."""
     home, other = machines.home, machines.other
     other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
-    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    other("registry", "join", f"{machines.url},{machines.url}", token(machines, "operator", "ann"))  # as of two services
     shut_out(machines, how)
     folder = f"{other.paths.lib}/certificates/operator"
     for words in (("registry", "nic", "list"), ("registry", "find", "node1"), ("list", "--cluster")):
