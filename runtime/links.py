@@ -56,18 +56,18 @@ class Links:
         with links:
             return [_key_of(links.target(index), INSTANCES) for index in links.names()]
 
-    def make(self, record: Record) -> None:
-        """Both lead to the record from now on."""
+    def make(self, record: Record, of: str | None = None) -> None:
+        """Both lead to the record from now on; where ``of`` is given, those alone that have led to the record of this key, or to none."""
         devices = self._layout.make("devices")
         target = f"{DEVICES}{record.key}{END}"
-        if devices.target(record.device) != target:
+        if _is_to_lead(devices.target(record.device), target, DEVICES, of):
             devices.link(record.device, target)
         if not record.nic.instance or record.nic.index is None:
             return
         instances, target = self._layout.make("instances"), f"{INSTANCES}{record.key}{END}"
         while True:
             with instances.make_sub(record.nic.instance) as links:
-                if links.target(str(record.nic.index)) == target:
+                if not _is_to_lead(links.target(str(record.nic.index)), target, INSTANCES, of):
                     return
                 try:
                     links.link(str(record.nic.index), target)
@@ -160,6 +160,11 @@ def _is_at(read: Callable[[str], Record | None], key: str, there: Callable[[Reco
     except NetcommonError:
         return False  # who cannot read it cannot make use of the link
     return found is not None and there(found)
+
+
+def _is_to_lead(now: str, target: str, beginning: str, of: str | None) -> bool:
+    """Tell whether a link that leads to ``now`` is to lead to ``target``. ``of``: see Links.make."""
+    return now != target and (of is None or _key_of(now, beginning) in ("", of))
 
 
 def _key_of(target: str, before: str) -> str:

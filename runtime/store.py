@@ -237,11 +237,13 @@ class Store:
         data = to_json(record)
         nics = self._layout.make("nics")
         earlier = earlier or self._read(nics, f"{record.key}.json")
+        of = record.uuid if record.moved else None  # what is moved aside takes no link from a NIC that has come up since
         if earlier is None or (record.state in (APPLYING, UP, CHANGING) and _links_of(earlier) != _links_of(record)):
-            self._links.make(record)  # one that is on its way out takes no link back from the NIC that has it by now
+            self._links.make(record, of)  # one that is on its way out takes no link back from the NIC that has it by now
         nics.write(f"{record.key}.json", data)
         if earlier is None or record.state in (APPLYING, UP, CHANGING):
-            self._links.make(record)  # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
+            # a clock set forward makes our new links look old, and leading nowhere, to whoever cleans up just now
+            self._links.make(record, of)
         if earlier is not None:
             if earlier.device != record.device:
                 self._links.remove_device(earlier)
@@ -254,7 +256,7 @@ class Store:
         ``other``: another record of the same NIC on the same device, to which the links lead then: the device's next NIC is to find it.
         """
         if other is not None and self._links.of_device(record.device) == record.key:
-            self._links.make(other)
+            self._links.make(other, record.key)
         nics = self._layout.make("nics")
         if self._owed is None or not self._owed.keep(record.key, nics):
             nics.remove(f"{record.key}.json")  # first, as in write
@@ -274,8 +276,9 @@ class Store:
         if left is not None:
             moved = moved._replace(operations=(*moved.operations, *(each for each in left.operations if each not in moved.operations)))
         self.write(moved)
-        if left is not None and self._links.of_device(record.device) == record.key:
-            self._links.make(moved)  # write lets the links of what is on its way out be: the device's next NIC would find nothing
+        if left is not None:
+            # write lets the links of what is on its way out be: the device's next NIC would find nothing
+            self._links.make(moved, record.key)
         between(moved)
         self._layout.make("nics").remove(f"{record.key}.json")
         return moved

@@ -1,16 +1,18 @@
-"""Find taps of which nothing on the node tells whose they are, and say which NICs they may be: of those whose devices bear no mark.
+"""Find taps of which nothing on the node tells whose they are, and say which NICs they may be.
 
-That are all where the setting tap_alias is off, and else those of mode ext (netcommon.lifecycle.context.alive).
+Devices bear no mark of ours where the setting tap_alias is off, and those of mode ext (netcommon.lifecycle.context.alive); nor do those of
+NICs that came up before it was turned on, or that the site's own script sets up.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netcommon.host.api.facts import AF_INET
 from netcommon.operations.link import marked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
@@ -24,16 +26,16 @@ DATAPATH = "ovs-netdev"
 class Bare(NamedTuple):
     """A tap in use, on no record and without our mark. ``bridge``: that of the kernel of which it is a port, "" for none.
 
-    ``ext``: it may be of a NIC of mode ext alone.
+    ``loose``: it is a port of nothing, and the node has no IPv4 address on it: it may have been in a bridge that was made anew.
     """
 
     device: str
     bridge: str = ""
-    ext: bool = False
+    loose: bool = False
 
 
 def bears_mark(node: Node, mode: object) -> bool:
-    """Tell whether the device of a NIC of a mode bears our mark on this node."""
+    """Tell whether the device of a NIC of a mode bears our mark on this node, if it came up by the settings of now."""
     return node.settings.tap_alias and mode != "ext"
 
 
@@ -48,17 +50,21 @@ def is_bare(view: View, link: Link) -> bool:
     return port is None or not port.internal
 
 
-def bare(node: Node, view: View, link: Link) -> Bare:
+def bare(view: View, link: Link) -> Bare:
     """Give a bare tap with its place."""
     master = view.link_at(link.master) if link.master else None
-    bridge = master.name if master is not None and master.kind == "bridge" else ""
-    return Bare(link.name, bridge, ext=node.settings.tap_alias)
+    if master is not None:
+        return Bare(link.name, master.name if master.kind == "bridge" else "")
+    own = any(each.family == AF_INET for each in view.addresses(link.index))
+    return Bare(link.name, loose=not own and view.ovs_held(link.name) is None)
 
 
-def may_have(nic: Mapping[str, Any], tap: Bare) -> bool:
-    """Tell whether a tap may be that of a NIC, as the registry has it, by where such a NIC's belongs; of mode ext nobody knows where."""
-    if tap.ext and nic.get("mode") != "ext":
-        return False
-    if nic.get("mode") == "bridged":
-        return bool(tap.bridge == nic.get("link"))
-    return not tap.bridge or nic.get("mode") not in ("routed", "openvswitch")
+def may_have(nic: Mapping[str, Any], tap: Bare, bridges: Container[str]) -> bool:
+    """Tell whether a tap may be that of a NIC, as the registry has it, by where such a NIC's belongs; of mode ext nobody knows where.
+
+    ``bridges``: of the kernel, that the node has. One that was renamed keeps its ports, and one that is made anew has none at first.
+    """
+    mode, link = nic.get("mode"), nic.get("link")
+    if mode == "bridged":
+        return tap.bridge == link or link not in bridges if tap.bridge else tap.loose
+    return not tap.bridge or mode not in ("routed", "openvswitch")

@@ -273,7 +273,7 @@ class Sync:
 
     def _look(self, request: Look, worker: Worker) -> Event:
         what = about(worker.node.host.view(), self.node) if request.about else None
-        return local.looked(worker.node, request.uuids, what, hands.applied)
+        return local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
 
     def _survey(self, worker: Worker) -> Event:
         return local.surveyed(worker.node, hands.applied)

@@ -44,8 +44,11 @@ class Unclear(Exception):
     """Nobody can tell for the moment how a NIC is."""
 
 
-def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Applied) -> Looked:
-    """Look at some NICs. ``applied`` gives EPOCH:REVISION of what is in force of a record's NIC. Raises NetcommonError."""
+def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Applied, devices: Mapping[str, str]) -> Looked:
+    """Look at some NICs. ``applied`` gives EPOCH:REVISION of what is in force of a record's NIC. Raises NetcommonError.
+
+    ``devices``: on which they are up as the registry has it, "" of one that is stopped.
+    """
     view = node.host.view()
     found: dict[str, Local] = {}
     unclear: set[str] = set()
@@ -58,7 +61,7 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
                 continue
             if record is None:
                 marks = _marks(view) if marks is None else marks
-                held = _is_any_held(node, view) if broken else nic is not None and _is_held(node, view, nic)
+                held = _may_be_up(node, view, devices.get(uuid)) if broken else nic is not None and _is_held(node, view, nic)
                 if uuid in marks or node.store.elsewhere(uuid) or held:
                     unclear.add(uuid)  # its record may be lost, or another namespace of this node has it
                     continue
@@ -76,6 +79,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
     defined: dict[str, Nic] = {}
     kept: set[str] = set()
     unknown: list[Bare] = []
+    bridges = frozenset[str]()
     try:
         view = node.host.snapshot()
         if not view.links():
@@ -99,7 +103,8 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             except Unclear as error:
                 problems.append(str(error))
         lost = {uuid: device for uuid, device in _marks(view).items() if uuid not in recorded}
-        unknown = [bare(node, view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
+        unknown = [bare(view, link) for link in view.links() if link.index not in devices and is_bare(view, link)]
+        bridges = frozenset(link.name for link in view.links() if link.kind == "bridge")
         there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
             bare_tap = nic.interface in held and not bears_mark(node, nic.mode)
@@ -111,7 +116,7 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
             problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
     except NetcommonError as error:
         problems.append(str(error))
-    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept))
+    return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept), bridges)
 
 
 def _record(node: Node, uuid: str) -> Record | None:
@@ -148,9 +153,13 @@ def _is_held(node: Node, view: View, nic: Nic) -> bool:
     return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
 
 
-def _is_any_held(node: Node, view: View) -> bool:
-    """Tell whether any tap in use is on no record, and bears no mark: it may be that of a NIC whose definition says nothing."""
-    return any(is_bare(view, link) and node.store.by_device(link.name) is None for link in view.links())
+def _may_be_up(node: Node, view: View, device: str | None) -> bool:
+    """Tell whether a NIC whose definition says nothing may be up: a tap in use is on no record, and bears no mark. Raises NetcommonError.
+
+    ``device``: on which the registry has it, "" for none; None where that is not known: it may be any.
+    """
+    links = view.links() if device is None else [link for link in [view.link(device) if device else None] if link is not None]
+    return any(is_bare(view, link) and node.store.by_device(link.name) is None for link in links)
 
 
 def _stopped(defined: Nic) -> Local:
@@ -180,7 +189,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         pending=_pending(node, nic),
     )
     told = nic.told
-    ganeti = defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
+    ganeti = standing.ganeti and defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
     fields = {} if broken else _fields(defined or nic)
     return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken)

@@ -42,6 +42,7 @@ from netagent.sync.messages import (
 from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
 from netagent.sync.reading import Lie, revision_of
+from netagent.sync.reaping import told_devices
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Machine:
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
-            found.append(Look(wanted.uuids, wanted.about))
+            found.append(Look(wanted.uuids, wanted.about, told_devices(self.outbox.told, wanted.uuids)))
         if self.ownership.survey_due:
             self.ownership.survey_due = False
             found.append(Survey())

@@ -82,8 +82,7 @@ class Looked(NamedTuple):
 
 class Surveyed(NamedTuple):
     """Answer a Survey: every NIC that is here or is defined here. ``problem``: why this is not all of them, "" where it is.
-
-    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record, of those whose devices bear no mark.
+    ``defined``: how many are. ``bare``: taps that may be those of NICs on no record. ``bridges``: those of the kernel that there are.
     ``kept``: NICs of which something is here, though nobody can tell how they are, or they are stopped: their definition, a record.
     """
 
@@ -92,6 +91,7 @@ class Surveyed(NamedTuple):
     defined: int = 0
     bare: tuple[Bare, ...] = ()
     kept: frozenset[str] = frozenset()
+    bridges: frozenset[str] = frozenset()
 
 
 class Left(NamedTuple):
@@ -204,10 +204,11 @@ class Close(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at some NICs, and at what there is on the node."""
+    """Look at some NICs, and at what there is on the node. ``devices``: on which the registry has them (reaping.told_devices)."""
 
     uuids: tuple[str, ...]
     about: bool = False
+    devices: Mapping[str, str] = {}
 
 
 class Survey(NamedTuple):

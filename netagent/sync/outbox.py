@@ -25,10 +25,11 @@ ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of 
 
 
 class Sent(NamedTuple):
-    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known."""
+    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none."""
 
     state: str
     hash: int
+    device: str = ""
 
 
 class Aside(NamedTuple):
@@ -258,13 +259,12 @@ class Outbox:
         has = dict(map(report_of, reports := list(reports)))
         self.told, self.noted = {}, {}
         for each in reports:
-            said = said_of(each) if counts else None
-            self.told[each["nic"]] = _sent(said) if said is not None else Sent(has[each["nic"]], 0)
-            if said is not None and said.refused:
+            said = said_of(each)
+            self.told[each["nic"]] = Sent(has[each["nic"]], 0) if said is None else _sent(said, counts)
+            if counts and said is not None and said.refused:
                 self.noted[said.nic] = said.refused
         self.ever = set(self.told)
-        for uuid in self.told:
-            self.dirty.setdefault(uuid)
+        self.dirty |= dict.fromkeys(self.told)
 
     def compared(self, reports: Iterable[Mapping[str, str]]) -> None:
         """Hold what the registry has from us against what we know of that; what differs is told again. Raises Lie."""
@@ -296,5 +296,5 @@ class Outbox:
             self.dirty.setdefault(uuid)
 
 
-def _sent(report: Report) -> Sent:
-    return Sent(report.state, hash(report) or 1)
+def _sent(report: Report, counts: bool = True) -> Sent:
+    return Sent(report.state, (hash(report) or 1) if counts else 0, report.tap)

@@ -44,6 +44,12 @@ class Found(NamedTuple):
     withheld: str = ""
 
 
+def told_devices(told: Mapping[str, Sent], uuids: Iterable[str]) -> dict[str, str]:
+    """Give the devices on which NICs are up, as the registry has it; "" of one that is stopped. What it does not have is left out."""
+    there = {uuid: told[uuid] for uuid in uuids if uuid in told}
+    return {uuid: sent.device for uuid, sent in there.items() if sent.device or sent.state == STOPPED}
+
+
 def found(
     node: str,
     survey: Surveyed,
@@ -66,7 +72,7 @@ def found(
     ]
     if going and not survey.defined:
         return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
-    taps = {item["nic"]["uuid"]: [each.device for each in survey.bare if may_have(item["nic"], each)] for item in going}
+    taps = {item["nic"]["uuid"]: [each.device for each in survey.bare if may_have(item["nic"], each, survey.bridges)] for item in going}
     strays = tuple(Stray(item["nic"]["uuid"], item["revision"], item["label"]) for item in going if not taps[item["nic"]["uuid"]])
     unsaid = tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told)
     return Found(strays, away, unsaid, withheld=_withheld([(item, taps[item["nic"]["uuid"]]) for item in going]))

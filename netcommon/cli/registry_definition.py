@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from netcommon.cli import ganeti_pool
 from netcommon.cli.app import App
 from netcommon.cli.registry_client import client, network_of
 from netcommon.lifecycle.push import drop, keep_network, push
@@ -94,6 +95,7 @@ def define(app: App, me: Membership, uuid: str, typed: Mapping[str, str], networ
             if there is None:
                 asked.change("DELETE", f"nics/{uuid}", match=revision)
             raise
+        ganeti_pool.warn(asked, None if there is None else there["nic"], value, in_it)
     notes = [_keep(app, nic, wanted_of(revision, value), item)]
     if not own and value["master"].startswith("node:"):
         notes.append(f"the registry knows the NIC already, and what it says of it stays: {_other(value)}")

@@ -39,7 +39,7 @@ STARTS = 60.0
 
 def incoming(node: Node, nic: Nic, call: Call) -> bool:
     """Whether only what may be true on two nodes at once may be done for it yet."""
-    if call.phase in (PRE, POST) or "XENBUS_PATH" in nic.environment:  # Xen's guests have no .runtime file here
+    if call.phase in (PRE, POST) or _is_xens(nic):  # Xen's guests have no .runtime file here
         return call.phase == PRE
     running = _running(node, nic)
     if running:
@@ -51,8 +51,13 @@ def incoming(node: Node, nic: Nic, call: Call) -> bool:
 
 
 def may_be_ganetis(node: Node, nic: Nic, call: Call) -> bool:
-    """Tell whether the guest of a NIC that comes up may be a Ganeti cluster's: it is not defined here, and QEMU itself has not called."""
-    return not (_is_none_of_ganetis(node, nic) or _is_qemu(_command(node, call)))
+    """Tell whether the guest of a NIC that comes up may be a Ganeti cluster's: it is not defined here, and QEMU itself has not called.
+
+    Of a guest of Xen, Ganeti's or not, the same scripts of Xen's call.
+    """
+    if _is_none_of_ganetis(node, nic):
+        return False
+    return _is_xens(nic) or not _is_qemu(_command(node, call))
 
 
 def awaited(node: Node, record: Record) -> bool:
@@ -86,12 +91,16 @@ def _is_begun(node: Node, nic: Nic) -> bool:
 
 
 def _is_none_of_ganetis(node: Node, nic: Nic) -> bool:
-    return not nic.instance or "XENBUS_PATH" in nic.environment or os.path.exists(f"{node.paths.definitions}/{nic.uuid}.toml")
+    return not nic.instance or os.path.exists(f"{node.paths.definitions}/{nic.uuid}.toml")
+
+
+def _is_xens(nic: Nic) -> bool:
+    return "XENBUS_PATH" in nic.environment
 
 
 def _running(node: Node, nic: Nic) -> bool | None:
     """Whether Ganeti has the NIC's instance running here, a guest that is still migrating in not counted; None: it is not Ganeti's."""
-    return None if _is_none_of_ganetis(node, nic) else ganeti.has_runtime(node.paths, nic.instance)
+    return None if _is_xens(nic) or _is_none_of_ganetis(node, nic) else ganeti.has_runtime(node.paths, nic.instance)
 
 
 def _command(node: Node, call: Call) -> list[bytes]:

@@ -16,6 +16,7 @@ from netcommon.process.notify import Notifier
 from runtime.errors import UNAVAILABLE
 
 HOURLY = 3600.0
+LOOKED = 300.0  #: seconds from one look whether the certificate is due to the next one: the shortest is good for an hour
 
 
 def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_over: bool, as_json: bool) -> int:
@@ -55,9 +56,9 @@ def follow(app: App) -> None:
     looked = [time.monotonic()]
 
     def importer(cluster: str) -> Any:
-        if time.monotonic() >= looked[0] + HOURLY:
+        if time.monotonic() >= looked[0] + LOOKED:
             looked[0] = time.monotonic()
-            joined(app, "importer", 0.0)  # renews the certificate, if the registry is elsewhere
+            joined(app, "importer", HOURLY)  # renews the certificate, if the registry is elsewhere
         where = cluster, _joined_to(app)
         if not made or made[0] != where:
             asked = client(app, f"importer:{cluster}")

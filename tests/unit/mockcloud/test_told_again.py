@@ -163,7 +163,7 @@ def test_a_nic_that_was_told_and_not_added_is_added(told: Told) -> None:
     definitions.write(node.paths, one(4))
     mock_nodes.up(node, one(4))
     opened = node.process.open_node(node.state.settings)
-    report = local.looked(opened, [UUIDS[4]], None, hands.applied).nics[UUIDS[4]].report
+    report = local.looked(opened, [UUIDS[4]], None, hands.applied, {}).nics[UUIDS[4]].report
     opened.store.close()
     said = {name: value for name, value in write(report).items() if name != "moved_to"}
     after = client.get(f"nodes/{NODES[0]}").body

@@ -155,6 +155,39 @@ def test_move_aside_takes_no_device_back_from_another_nic(store: Store) -> None:
     assert store.by_device("tap0") == another
 
 
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "killed there before"])
+@pytest.mark.parametrize("device", ["tap0", "tap9"])
+def test_move_aside_takes_no_link_from_who_has_it_by_now(store: Store, device: str, twice: bool) -> None:
+    """Ganeti counts an instance's NICs anew: another one is the first by now, and has come up, maybe on the device."""
+    here = record()._replace(state=UP)
+    store.write(here)
+    if twice:
+        store.write(here.closed(moved=True)._replace(state=REVERTING))
+        store.write(here)
+    another = record(nic(INTERFACE_UUID=U2, INTERFACE=device), ifindex=19)
+    store.write(another)
+    moved = store.move_aside(here)
+    name, index = another.nic.instance, another.nic.index
+    assert index is not None and index == here.nic.index
+    assert store.by_instance(name, index) == store.by_device(device) == another
+    assert device == "tap0" or store.by_device("tap0") == moved
+    store.write(record(nic(INTERFACE="tap4", INTERFACE_INDEX="1"), ifindex=11))
+    assert store.by_instance(name, index) == store.by_device(device) == another
+
+
+def test_remove_gives_no_link_of_another_nic_to_what_is_left_of_this_one(store: Store) -> None:
+    here = record()._replace(state=UP)
+    other = here.closed(moved=True)._replace(state=REVERTING)
+    store.write(here)
+    store.write(other)
+    store.write(here)
+    another = record(nic(INTERFACE_UUID=U2, INTERFACE="tap9"), ifindex=19)
+    store.write(another)
+    store.remove(here, other)
+    assert store.by_device("tap0") == other
+    assert another.nic.index is not None and store.by_instance(another.nic.instance, another.nic.index) == another
+
+
 def test_what_does_not_parse_is_kept_in_quarantine_and_hurts_nobody_else(store: Store, state: Path) -> None:
     store.write(record(nic(INTERFACE_UUID=U2, INTERFACE="tap2", INTERFACE_INDEX="1")))
     broken = state / f"nics/{U1}.json"

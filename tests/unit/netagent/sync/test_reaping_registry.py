@@ -103,6 +103,9 @@ def test_what_goes(survey: Surveyed, told: dict[str, Sent], mastered: list[Any],
         ("bridged", Bare("vpn0"), False),
         ("bridged", Bare("vpn0", "br1"), False),
         ("bridged", Bare("tap7", "br0"), True),
+        ("bridged", Bare("tap7", loose=True), True),
+        ("bridged, of a bridge that is not there", Bare("tap7", "br1"), True),
+        ("bridged, of a bridge that is not there", Bare("vpn0"), False),
         ("routed", Bare("tap7"), True),
         ("routed", Bare("tap7", "br0"), False),
         ("openvswitch", Bare("tap7"), True),
@@ -114,8 +117,9 @@ def test_what_goes(survey: Surveyed, told: dict[str, Sent], mastered: list[Any],
 )
 def test_who_stays_for_a_tap_that_may_be_its_own(mode: str | None, tap: Bare, stays: bool) -> None:
     wanted = item(0)
-    wanted["nic"] |= {"mode": mode, "link": "br0"} if mode else {}
-    what = found(NODE, Surveyed(here(1), defined=1, bare=(tap,)), STOPPED, (), [wanted])
+    mode, _comma, absent = (mode or "").partition(", ")
+    wanted["nic"] |= {"mode": mode, "link": "br2" if absent else "br0"} if mode else {}
+    what = found(NODE, Surveyed(here(1), defined=1, bare=(tap,), bridges=frozenset({"br0", "br1"})), STOPPED, (), [wanted])
     assert (not what.strays, NICS[0] in what.withheld, tap.device in what.withheld) == (stays, stays, stays)
     assert not what.problem
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync.driver import Sync
 from netagent.sync.gone import gone
+from netcommon.host.api.facts import AF_INET, Address
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import DeleteFile
 from netcommon.host.simulated.view import MemoryView
@@ -58,9 +60,42 @@ def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
 
 
-def test_taps_of_others_hold_back_none_whose_device_would_bear_its_mark(agent: Agent, sim: Sim, service: Served) -> None:
-    """A tap without a mark may be of a NIC of mode ext alone, where devices bear one."""
-    sim.tap("tap7")
+@pytest.mark.parametrize("bridge", ["as it was", "made anew", "renamed"])
+@pytest.mark.parametrize("marked", ["never", "since"])
+def test_who_runs_is_not_removed_wherever_its_tap_has_got_to(agent: Agent, sim: Sim, service: Served, bridge: str, marked: str) -> None:
+    """Its bridge may be another, or called otherwise, by now; and it may have come up before devices were to bear marks."""
+    sim.settings = sim.settings._replace(tap_alias=False)
+    definitions.write(sim.paths, guest(2))
+    kernel = sim.host.kernel
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        tap, its = kernel.named("tap0"), kernel.named("br0")
+        assert tap is not None and its is not None and tap.master == its.index
+        if bridge == "made anew":
+            kernel.put(tap._replace(master=0, port_kind=""))
+        elif bridge == "renamed":
+            kernel.rename(its.index, "vmbr0")
+        sim.settings = sim.settings._replace(tap_alias=marked == "since")
+        lost(sim, 0)
+        sync.marked(UUIDS[0])
+        sync.lost()
+        agent.until(lambda: UUIDS[0] in agent.alarms.active().get("registry-inventory", ""), "people are told what stays")
+        agent.compared()
+        assert shown(service), "its guest runs"
+
+
+def vpn(sim: Sim, name: str) -> None:
+    """Add a tap that is nobody's NIC, in no bridge: the node has an address on it."""
+    link = sim.host.add_tap(name, holder=200)
+    sim.host.kernel.addresses.append(Address(AF_INET, "203.0.113.1", 24, link.index))
+
+
+def test_taps_of_others_hold_back_none_whose_device_cannot_be_there(agent: Agent, sim: Sim, service: Served) -> None:
+    """A tap on which the node has an address is no bridged NIC's; one of mode ext may be anywhere."""
+    vpn(sim, "tap7")
     sim.tap("tap1")
     definitions.write(sim.paths, guest(2))
     with agent.running() as sync:
@@ -126,6 +161,7 @@ def test_a_tap_that_was_renamed_is_its_nic_s_by_its_mark(agent: Agent, sim: Sim,
 
 
 def test_a_nic_that_is_up_in_another_namespace_is_not_removed(agent: Agent, sim: Sim, service: Served, tmp_path: Path) -> None:
+    sim.host.remove_link("tap0")  # it is in that one
     for number in (0, 1):
         definitions.write(sim.paths, one(number))
     with agent.running() as sync:
@@ -197,7 +233,7 @@ def test_taps_that_cannot_be_a_guest_s_of_it_keep_no_nic_in_the_registry(agent: 
     switch, other = sim.host.kernel.named("ovs0"), sim.host.kernel.named("br2")
     assert switch is not None and switch.holders == 1 and other is not None
     sim.host.remove_link("tap0")
-    sim.host.add_tap("vpn0", holder=200)
+    vpn(sim, "vpn0")
     sim.host.add_tap("vpn1", holder=200, master=other.index)
     for number in (0, 1):
         definitions.write(sim.paths, one(number))
@@ -251,6 +287,26 @@ def test_who_is_on_his_way_is_looked_at_again(
         agent.until(lambda: state(service) == "running", "it is here")
 
 
+@pytest.mark.parametrize("caller", ["qemu", "ganeti", "xen"])
+def test_a_guest_of_plain_qemu_beside_ganeti_s_is_made_known(agent: Agent, sim: Sim, service: Served, caller: str) -> None:
+    """Its NIC is the node's where QEMU itself calls; those of Ganeti's guests, of Xen too, are their cluster's importer's to make known."""
+    Path(sim.paths.kvm_run, "conf").mkdir(parents=True)
+    process = Path(sim.paths.proc, "77")
+    process.mkdir(parents=True)
+    (process / "cmdline").write_bytes(b"/usr/sbin/ganeti-noded\0" if caller == "ganeti" else b"/usr/bin/qemu-system-x86_64\0-name\0web1\0")
+    made = guest(0)
+    if caller == "xen":
+        made = made._replace(environment={**made.environment, "XENBUS_PATH": "/local/domain/0/backend/vif/1/0"})
+    with agent.running() as sync:
+        sim.up(made, parent=77)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service) and not sync.machine.ownership.busy, "it is told")
+        foreign = sync.machine.ownership.foreign
+        agent.until(lambda: foreign if caller != "qemu" else shown(service), "it is made known, or noted as another's")
+        agent.until(lambda: not sync.machine.ownership.busy, "nothing is left")
+        assert (bool(shown(service)), UUIDS[0] in foreign) == (caller == "qemu", caller != "qemu")
+
+
 def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent, sim: Sim, service: Served) -> None:
     """Tell what its record tells, also where it was changed; what is not there is stopped, and nothing of it goes."""
     sim.tap("tap1")
@@ -284,3 +340,47 @@ def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent,
         file.write_text(text)
         sync.marked(UUIDS[0])
         agent.until(lambda: "registry-inventory" not in agent.alarms.active() and sync.machine.idle, "all is well")
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
+@pytest.mark.parametrize("while_off", [False, True], ids=["agent runs", "agent is off"])
+def test_taps_of_others_keep_no_nic_running_whose_definition_cannot_be_read(
+    agent: Agent, sim: Sim, service: Served, marked: bool, while_off: bool
+) -> None:
+    """One whose own tap is in use, as the registry has it, still runs; a VPN's tap is in use for good."""
+    sim.settings = sim.settings._replace(tap_alias=marked)
+    sim.host.add_tap("vpn0", holder=200)
+    sim.tap("tap1")
+    numbers = (0, 1)
+
+    def ends(sync: Sync | None) -> None:
+        sim.down(guest(0))
+        sim.host.remove_link("tap0")
+        lost(sim, 1)
+        link = sim.host.kernel.named("tap1")
+        assert link is not None
+        sim.host.kernel.put(link._replace(alias=""))
+        if sync is not None:
+            for number in numbers:
+                sync.marked(UUIDS[number])
+
+    with agent.running() as sync:
+        for number in numbers:
+            definitions.write(sim.paths, guest(number))
+            sim.up(guest(number))
+            sync.marked(UUIDS[number])
+            running(agent, service, number)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        for number in numbers:
+            file = Path(sim.paths.definitions) / f"{UUIDS[number]}.toml"
+            file.write_text(file.read_text() + "\nrubbish = = 1\n")
+            sync.marked(UUIDS[number])
+        if not while_off:
+            ends(sync)
+            agent.until(lambda: state(service) == "stopped", "it is off")
+    if while_off:
+        ends(None)
+    with agent.running() as sync:
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.compared()
+        assert state(service, 1) == "running" and set(sync.machine.outbox.unclear) <= {UUIDS[1]}

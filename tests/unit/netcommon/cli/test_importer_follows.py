@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from netcommon.cli.commands import registry_ganeti
 from netcommon.cli.commands.registry_ganeti import follow
+from netregistry import credentials
 from netregistry.importer import watch
 from netregistry.service.tls import Listening
 from netregistry.stores.sqlite import SqliteStore
@@ -74,3 +79,37 @@ def test_a_join_and_another_one_are_taken_up(master: Cli, tmp_path: Path) -> Non
     with registry(two) as (service, url):
         join(master, two, url)
         wait_until(lambda: imported(service), 20)
+
+
+def test_a_certificate_of_an_hour_is_renewed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the configuration once a minute, as Watcher.run does, by a clock that runs ahead."""
+    home, master = Cli(tmp_path / "home"), Cli(tmp_path / "master")
+    home.wall = master.wall = begun = time.time()
+    master.root.mkdir()
+    ahead = 0.0
+    monkeypatch.setattr(registry_ganeti, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead, sleep=time.sleep))
+    until: list[float] = []
+
+    class Minutes:
+        def __init__(self, _source: Any, importer: Callable[[str], Any], *_more: Any) -> None:
+            self.importer = importer
+
+        def run(self) -> None:
+            nonlocal ahead
+            while ahead < 3300.0:  # well before its end
+                ahead += 60.0
+                master.wall = begun + ahead
+                self.importer(CLUSTER)
+                found = credentials.read(master.app().paths.lib, "importer")
+                assert found is not None
+                until.append(found.until)
+                if until[-1] > until[0]:
+                    return
+
+    monkeypatch.setattr(watch, "Watcher", Minutes)
+    monkeypatch.setattr(watch, "pipe_of_signals", lambda: -1)
+    with registry(home) as (_service, url):
+        home("registry", "settings", "certificate_seconds=3600")
+        join(master, home, url)
+        follow(master.app())
+    assert until[-1] > until[0]

@@ -141,6 +141,22 @@ def test_define_in_a_network(joined: Cli) -> None:
     assert networks.uuids(joined.paths) == [nic["network"]]
 
 
+def test_define_in_a_network_of_ganeti_names_what_its_pool_may_give_out_too(joined: Cli, service: Served) -> None:
+    held = {"uuid": "dddf8c12-f2d8-4718-a35b-7804daf12a3f", "master": "60c5bd2c-7f0e-4a7c-9d38-1b1cfb1e5b01", "node": "n", "serial": 1}
+    green = {"name": "green", "subnet": "198.51.100.0/24", "uuid": "11111111-0000-4000-8000-00000000000e"}
+    parts = [
+        {"action": "importer.hold", "target": "prod", "body": held, "match": "*"},
+        {"action": "network.add", "target": "", "body": green, "match": "*"},
+    ]
+    service.client("importer:prod").change("POST", "batch", {"parts": parts})
+    command = "gnt-network modify --add-reserved-ips={} green"
+    assert command.format(joined_ip := "198.51.100.1") in joined(*TAP0, "--network", "green").stderr
+    assert known(joined)["ip"] == joined_ip
+    assert command.format("198.51.100.9") in joined(*TAP0, "--ip", "198.51.100.9").stderr
+    assert joined(*TAP0, "--name", "first").stderr == ""
+    assert joined(*TAP0, "--network", "blue").stderr == ""
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"), [(("--link", "br1"), ("bridged", "br1")), (("--mode", "routed", "--link", "main"), ("routed", "main"))]
 )
