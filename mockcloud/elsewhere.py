@@ -54,7 +54,7 @@ class RegistryElsewhere(ServedRegistry):
             raise HostRefused(f"the registry has another node {escaped(name)}", "forget that one, or use another registry")
         body = {"uuid": uuid, "name": name, "kind": "virtual", "cluster": cluster}
         if known is None or self._kept(uuid, paths.lib) is None:
-            self._joined(paths.lib, uuid if known else "", body)
+            self._joined(paths.lib, uuid if known else "", {"uuid": uuid} if known else body)  # it is what the registry knows
         self.remember(uuid, name, paths)
         found: dict[str, Any] = self._operator.get(f"nodes/{uuid}").body
         return found

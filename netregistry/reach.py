@@ -56,6 +56,12 @@ class NoAddress(NetcommonError):
     status = USAGE
 
 
+class NoCertificate(HostRefused):
+    """Say that this machine's certificate is not taken, or that the other side's is of no authority that it came with."""
+
+    advice = ""
+
+
 class Place(Protocol):
     """One place where a service may be. ``shown``: for people; ``says_role``: as whom one asks is said there, for no certificate does."""
 
@@ -120,9 +126,11 @@ class TlsPlace(NamedTuple):
         import ssl
 
         if isinstance(error, ssl.SSLCertVerificationError):
-            return HostRefused(f"{self.shown}: {VERDICTS.get(error.verify_code, UNKNOWN)}", VERDICTS_HELP.get(error.verify_code, REJOIN))
+            if error.verify_code not in VERDICTS:
+                return NoCertificate(f"{self.shown}: {UNKNOWN}", REJOIN)
+            return HostRefused(f"{self.shown}: {VERDICTS[error.verify_code]}", VERDICTS_HELP[error.verify_code])
         if isinstance(error, ssl.SSLError) and error.reason in ALERTS:
-            return HostRefused(f"{self.shown}: {ALERTS[error.reason]}", REJOIN)
+            return NoCertificate(f"{self.shown}: {ALERTS[error.reason]}", REJOIN)
         if isinstance(error, (ssl.SSLZeroReturnError, ssl.SSLEOFError, ConnectionResetError)):
             return TryAgain(f"{self.shown}: it has ended the connection; {ENDED}")
         if isinstance(error, ssl.SSLError):

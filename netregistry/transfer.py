@@ -66,7 +66,7 @@ def _kept(client: Client, found: Facts, file: str) -> str:
     made = file + NEW
     try:
         removed(made)
-        _filed(EtcdStore.unfinished(client), made)
+        filed(EtcdStore.unfinished(client), made)
         if facts(client) != found:
             removed(made)
             raise HostRefused(f"somebody else has begun with {client.place}, too")
@@ -80,11 +80,14 @@ def _kept(client: Client, found: Facts, file: str) -> str:
 def copy(where: str, file: str) -> None:
     """Copy the registry in an etcd, as it is at one revision, to a new file. Services go on. Raises HostRefused, Unavailable."""
     with EtcdStore(place(where)) as source:
-        _filed(source, file)
+        filed(source, file)
 
 
-def _filed(source: EtcdStore, file: str) -> None:
-    """Write all of a store to a new file, which says until then that it is a part: whoever is killed at it leaves that behind."""
+def filed(source: EtcdStore, file: str) -> None:
+    """Write all of a store, as it is at one revision, to a new file. Others go on with it. Raises HostRefused, Unavailable.
+
+    The file says until the end that it is a part: whoever is killed at it leaves that behind.
+    """
     target = SqliteStore.create(file, source.epoch, unfinished=True)
     try:
         with target:

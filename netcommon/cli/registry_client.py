@@ -75,23 +75,31 @@ def client(app: App, role: str = "") -> Any:
     """Give a client, which asks as the operator who types: the history says who it was. ``role``: as somebody else.
 
     On the registry's machine it asks over the socket, elsewhere by what the machine has joined with: for an operator also as a reader, or
-    as the node, which may look at most of it. Raises HostRefused.
+    as the node, which may look at most of it; also where the operator's certificate counts no more. Raises HostRefused.
     """
     make = partial(import_module("netregistry.client").Client, old=_old)
     kind, _, who = role.partition(":")
     if kind in ("", "operator") and served(app):
         name = app.environ.get("SUDO_USER") or app.environ.get("LOGNAME") or "root"
         return make(socket_of(app), role or f"operator:{name}")
-    for each in ("operator", "reader", "node") if kind in ("", "operator") else (kind,):
+    roles = ("operator", "reader", "node") if kind in ("", "operator") else (kind,)
+    for place, each in enumerate(roles):
         found = joined(app, each, DAILY)
         if found is not None and who in ("", found.name):
-            return make(found.places(app.settings(strict=False).registry_addresses))
+            others = (one for other in roles[place + 1 :] if (one := joined(app, other, DAILY)) is not None and who in ("", one.name))
+            certified = import_module("netregistry.certified_client").CertifiedClient
+            return certified(found, others, lambda one: make(one.places(app.settings(strict=False).registry_addresses)), _stale)
         if found is not None and kind == "importer" and not served(app):
             advice = f"netcommon registry token create importer {who}, and netcommon registry join URL TOKEN here"
             raise HostRefused(f"this machine has joined as the importer of {found.name}, and not of {who}", advice)
     if kind in ("", "operator"):
         role = role or "operator:root"  # nobody listens there, which it says
     return make(socket_of(app), role)
+
+
+def _stale(refused: NetcommonError, role: str) -> None:
+    """Say that a certificate of this machine counts no more, and as whom it was asked instead."""
+    say(f"netcommon: {refused}; it is shown to this machine as a {role}", err=True)
 
 
 def _old(age: int) -> None:

@@ -62,6 +62,19 @@ def join(draft: Draft, part: Part) -> Done:
     return Done(201, key, write(node))
 
 
+def so_already(node: Node, body: Any) -> None:
+    """Raise Refused where who joins as a node that is there asks for other fields than it has, Invalid where they are none.
+
+    It is asked for by whoever types at the node, with a token: what a node is and should provide is its operator's to change.
+    """
+    fields = read_fields(Node, body, ("uuid", *FIELDS))
+    for name in (each for each in FIELDS if each in fields and fields[each] != getattr(node, each)):
+        there, wanted = (",".join(each) if isinstance(each, tuple) else each for each in (getattr(node, name), fields[name]))
+        command = f"netcommon registry node set {node.name} {name}={wanted}"
+        detail = f"node {node.uuid} has joined before, and its {name} is {there!a}, not {wanted!a}: {command}, or join without it"
+        raise Refused("exists", detail, field=name, node=node.uuid, called=node.name, command=command)
+
+
 def set_(draft: Draft, part: Part) -> Done:
     """Change what is said of a node. A node says its own name and kind."""
     before = _there(draft, part.target)

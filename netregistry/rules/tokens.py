@@ -91,7 +91,10 @@ def join(draft: Draft, part: Part) -> Done:
 
 
 def _node(draft: Draft, token: Token, body: Any) -> str:
-    """Let the node join of which ``body`` tells, if it has not; give its UUID. Raises Refused, Invalid."""
+    """Let the node join of which ``body`` tells, if it has not; give its UUID. Raises Refused, Invalid.
+
+    One that has joined before joins as what it is: no other field is changed by it.
+    """
     if not isinstance(body, dict):
         raise Invalid("node", body, "what the node is: its uuid and name")
     uuid = named("node", body.get("uuid", ""))
@@ -103,9 +106,12 @@ def _node(draft: Draft, token: Token, body: Any) -> str:
             f"that has not joined, lets it join; a machine without /var/lib/netcommon/node.json becomes the node of the token: {JOIN}"
         )
         raise Refused("token", detail, reason="token-other", node=token.name, called=known.name if known is not None else "")
-    if draft.node(uuid) is None:
+    there = draft.node(uuid)
+    if there is None:
         nodes.join(draft, Part("node.join", "", body))
-    elif not token.name:
+    elif token.name:
+        nodes.so_already(there, body)
+    else:
         # whoever has a token for a new node must not become one that is there
         detail = f"node {uuid} has joined already: a token for it names it: netcommon registry token create node {uuid}"
         raise refused("token-other", detail, "token")

@@ -182,6 +182,7 @@ class Status(NamedTuple):
     unreadable: tuple[str, ...]  #: keys whose values cannot be read
     waiting: tuple[str, ...]  #: live nodes that have not reported since a restore: nothing is given out before
     held: int  #: seconds for which no option or quarantine ends yet, since the clock has jumped, or looked wrong at the start
+    store: str  #: what keeps the registry: file or etcd
 
 
 class Compacted(NamedTuple):

@@ -53,7 +53,7 @@ class Issuer:
     """Sign for who asks. ``keys``: the folder of the authorities' keys."""
 
     def __init__(self, local: Local, keys: str) -> None:
-        self._local, self._keys = local, keys
+        self._local, self.keys = local, keys
 
     def join(self, call: Call, ask: Ask) -> Response:
         """Let somebody join by a token. Raises Refused, Invalid; Unavailable."""
@@ -99,7 +99,7 @@ class Issuer:
     def _key(self, label: str) -> str:
         from netregistry.authority import key_files
 
-        found = key_files.key(self._keys, label) if self._keys else ""
+        found = key_files.key(self.keys, label) if self.keys else ""
         if not found:
             raise Refused("unavailable", f"the key of authority {label} is not on this machine: ask a service that has it", retry_after=5)
         return found

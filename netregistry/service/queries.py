@@ -21,6 +21,7 @@ from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
+from netregistry.stores.etcd import EtcdStore
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -262,6 +263,7 @@ class Reader:
             unreadable=tuple(sorted(view.unreadable)[:USUAL]),
             waiting=view.unheard(),
             held=held,
+            store="etcd" if isinstance(self._store, EtcdStore) else "file",
         )
         return Answer(write(status), shown)
 

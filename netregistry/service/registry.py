@@ -37,7 +37,8 @@ from netregistry.stores.base import Conflict, Damaged, Expect, Put, Unavailable,
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.files import BACKUP
 from netregistry.stores.sqlite import SqliteStore
-from runtime.errors import HostRefused
+from netregistry.transfer import filed
+from runtime.errors import HostRefused, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -393,15 +394,26 @@ class Registry:
     # -- the whole
 
     def backup(self) -> BinaryIO:
-        """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable.
+        """Give a copy of the store, a file without a name: whatever happens, nothing of it stays. Raises Refused, Unavailable, HostRefused.
+
+        It is made beside the registry's file; where an etcd keeps the registry, beside the folder of the authorities' keys.
 
         For any thread: requests are answered meanwhile.
         """
-        if not isinstance(self.store, SqliteStore) or self.store.path == ":memory:":
+        store = self.store
+        copy: Callable[[str], None]
+        if isinstance(store, EtcdStore) and self.issuer.keys:
+            beside, copy = self.issuer.keys, partial(filed, store)
+        elif isinstance(store, SqliteStore) and store.path != ":memory:":
+            beside, copy = store.path, store.backup
+        else:
             raise Refused("missing", "this registry's store has a backup of its own kind")
-        with tempfile.TemporaryDirectory(prefix=BACKUP, dir=os.path.dirname(os.path.abspath(self.store.path))) as folder:
-            self.store.backup(f"{folder}/registry.sqlite")
-            return open(f"{folder}/registry.sqlite", "rb")
+        try:
+            with tempfile.TemporaryDirectory(prefix=BACKUP, dir=os.path.dirname(os.path.abspath(beside))) as folder:
+                copy(f"{folder}/registry.sqlite")
+                return open(f"{folder}/registry.sqlite", "rb")
+        except OSError as error:
+            raise HostRefused(f"cannot make a copy beside {escaped(beside)}: {error.strerror}") from None
 
     def compact(self) -> Compacted:
         """Forget what was overwritten or removed up to now; give its sizes. Raises Refused, Unavailable."""

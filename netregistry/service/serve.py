@@ -26,6 +26,7 @@ from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
 from netregistry.service.tls import Door, Listening, listened
 from netregistry.stores.etcd import EtcdStore
+from netregistry.stores.files import swept
 from netregistry.stores.opening import opened
 from runtime.errors import HostRefused, NetcommonError
 
@@ -135,6 +136,8 @@ async def serving(
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
         bound = stack.enter_context(_listening(listen))
+        if isinstance(store, EtcdStore) and others.keys:
+            swept(others.keys)  # who listens here is the one service of this machine
         looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING))) if front is not None else None
         elsewhere = [stack.enter_context(each) for each in listened(others)]  # nobody is let in before all are bound
         server = cast("web.Server", runner.server)

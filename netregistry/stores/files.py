@@ -37,11 +37,11 @@ FILE = "/var/lib/netregistry/registry.sqlite"
 HERE = "move it away where it is not wanted; netcommon registry authority rotate makes an authority, where init was ended before it did"
 ANOTHER = "name another backup"
 LOGGING = 2  #: in the head of a file that is written by way of a log
-BACKUP = ".backup-"  #: folders beside the registry in which its service makes copies
+BACKUP = ".backup-"  #: folders beside the registry, or its keys, in which its service makes copies
 
 
 def swept(path: str) -> None:
-    """Remove the copies that services of this registry were killed at. Only for who has it open: then no other service is at one."""
+    """Remove the copies beside ``path`` that services of this registry were killed at. Only where no other service can be at one."""
     for left in Path(path).parent.glob(f"{BACKUP}*"):
         shutil.rmtree(left, ignore_errors=True)
 

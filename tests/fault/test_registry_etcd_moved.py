@@ -527,17 +527,17 @@ def test_a_restore_that_is_refused_leaves_what_is_kept(
     registry.command("move", "--to", one.url)
     copy, kept = tmp_path / "copy.sqlite", tmp_path / "kept.sqlite"
     transfer.copy(one.url, str(copy))
-    filed = transfer._filed
+    filed = transfer.filed
 
     def late(source: EtcdStore, file: str) -> None:
-        monkeypatch.setattr(transfer, "_filed", filed)
+        monkeypatch.setattr(transfer, "filed", filed)
         with pytest.raises(TryAgain, match="another netcommon registry"):
             transfer.bring_back(str(copy), one.url, str(kept))
         transfer.bring_back(str(copy), one.url, str(tmp_path / "elsewhere/kept.sqlite"))
         filed(source, file)
 
     kept.write_bytes(b"precious")
-    monkeypatch.setattr(transfer, "_filed", late)
+    monkeypatch.setattr(transfer, "filed", late)
     with pytest.raises(HostRefused, match="somebody else has begun"):
         transfer.bring_back(str(copy), one.url, str(kept))
     assert kept.read_bytes() == b"precious" and sorted(each.name for each in tmp_path.glob("kept*")) == ["kept.sqlite"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ from netregistry import credentials
 from netregistry.client import Client, Problem
 from netregistry.credentials import Credentials
 from netregistry.model.certificate import SET_BACK
+from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import NetcommonError
 from tests.support.bootstrap import VENV
 from tests.support.etcd import Cluster
@@ -126,6 +128,39 @@ def test_what_a_service_without_the_key_cannot_do_the_other_one_does(etcd: Clust
         first.command("authority", "retire", "--force", joined.authority)
         for one in (renewed, bob):
             wait_until(lambda one=one: answers(one, second), 30, "by the second one's new certificate")  # type: ignore[misc]
+
+
+def test_an_operator_elsewhere_has_the_whole_of_an_etcd(etcd: Cluster, tmp_path: Path) -> None:
+    """As of a file: nightly copies of another machine go on after a move, and it rehearses what it asks for."""
+    with services(tmp_path, etcd.url) as (first, second):
+        home, copy = first.file.parent, tmp_path / "copy.sqlite"
+        elsewhere = Machine(tmp_path / "elsewhere")
+        elsewhere.join(first.token("operator", "ann"), first, second)
+        elsewhere("network", "add", "blue", "subnet=192.0.2.0/24")
+        assert f"is copied to {copy}" in elsewhere("backup", str(copy)).stdout
+        here = tmp_path / "here.sqlite"
+        first.command("backup", str(here))
+        assert networks(copy) == networks(here) == ["blue"] and not list(home.glob(".backup-*"))
+        exported = tmp_path / "exported"
+        elsewhere("export", str(exported))
+        elsewhere("network", "delete", "blue")
+        said = elsewhere("import", str(exported), "--dry-run").stdout
+        assert "1 would be made" in said and "0 would be refused" in said
+        refused = elsewhere("compact", "--dry-run", check=False)
+        assert refused.returncode == 69 and "etcdctl defrag" in refused.stderr, "a copy's size says nothing of an etcd"
+        assert "etcdctl defrag" in elsewhere("compact").stdout
+        first.kill()
+        left = home / ".backup-killed"
+        left.mkdir()
+        (left / "registry.sqlite").write_bytes(b"as large as the registry")
+        first.start()
+        assert not left.exists(), "nothing stays of a copy that a service was killed at"
+
+
+def networks(file: Path) -> list[str]:
+    """Give the names of networks in a copy."""
+    with SqliteStore(str(file)) as store:
+        return [json.loads(item.value)["name"] for item in store.list("networks/").items]
 
 
 def turned_away(where: Registry, reason: str) -> int:

@@ -19,6 +19,8 @@ from netcommon.cli.registry_client import (
     as_root,
     authority_keys,
     client,
+    elsewhere,
+    in_etcd,
     node_of,
     served,
     show_change,
@@ -104,12 +106,14 @@ def authority_list(app: App, as_json: bool) -> None:
 def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
     """Make another authority, which signs from now on.
 
-    On the registry's machine. The one before counts until it is retired. Agents learn of the new one within an hour, and renew their
-    certificates; certificate list shows by which authority each is. With --lost and --stolen it is done whatever rotation is under way.
+    On the registry's machine, where its key is made; elsewhere it is refused. The one before counts until it is retired. Agents learn of
+    the new one within an hour, and renew their certificates; certificate list shows by which authority each is. With --lost and --stolen it
+    is done whatever rotation is under way.
     """
     as_root(app)
     if lost and stolen:
         raise click.UsageError("--stolen does what --lost does, and ends those before: one of the two")
+    _signed_here(app)
     x509, keys = module_of("netregistry.authority.x509"), module_of("netregistry.authority.key_files")
     with client(app) as asked:
         items, _revision = whole(asked, "authorities")
@@ -137,6 +141,15 @@ def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
     ended = f"; {', '.join(over)} {'counts' if len(over) == 1 else 'count'} no more" if over else ""
     sentence = f"authority {made.authority.id} signs from now on, fingerprint {made.authority.fingerprint}{ended}"
     show_change(said, sentence, False, as_json)
+
+
+def _signed_here(app: App) -> None:
+    """Raise HostRefused where the service that signs is another machine's: the new key would be made here, and nothing would sign by it."""
+    found = None if in_etcd(app) else elsewhere(app)
+    if found is not None:
+        remedy = "do it on the registry's machine, while its service runs: there is the key of the one before, too"
+        where = text(list(found.addresses))
+        raise HostRefused(f"the key would be made on this machine, and the registry at {where} signs where it is", remedy)
 
 
 @authority.command("retire")
@@ -290,9 +303,9 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
     """Let this machine join a registry elsewhere, by a token.
 
     A key is made here, which stays here, and a certificate is got for it: /var/lib/netcommon/certificates. With the token of a node the
-    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join. Where that file is
-    lost, as on a machine that was installed anew, the token of a node that has joined makes it that node again. With several addresses the
-    next one is asked where one does not answer, or cannot do it.
+    machine is one, by the UUID in /var/lib/netcommon/node.json, which is made if need be; FIELD=VALUE as in node join; of one that has
+    joined before they are changed by node set. Where that file is lost, as on a machine that was installed anew, the token of a node that
+    has joined makes it that node again. With several addresses the next one is asked where one does not answer, or cannot do it.
 
     With - for TOKEN it is read from standard input: what stands on a command line is seen by every user of the machine.
     """
@@ -319,8 +332,9 @@ def join(app: App, urls: str, token: str, given: tuple[str, ...], name: str, as_
 def _node_joined(app: App, join: Callable[..., Any], name: str, about: dict[str, Any]) -> tuple[Membership, Any]:
     """Let this machine join as a node; give who it is, and what it has joined with. Raises as ``join`` does.
 
-    One that does not know who it was becomes the node that the token is for, unless ``name`` is another one's. So does one that only has
-    a UUID of a join that nobody has answered (503, or cut off): no registry knows it by that.
+    One that was renamed in the registry since takes that name, unless it is to have another one: ``name``. One that does not know who it
+    was becomes the node that the token is for, unless ``name`` is another one's. So does one that only has a UUID of a join that nobody has
+    answered (503, or cut off): no registry knows it by that.
     """
     problem, there = import_module("netregistry.client").Problem, membership.read(app.paths)
     before = None if there is None or _unanswered(app, there) else there
@@ -329,11 +343,15 @@ def _node_joined(app: App, join: Callable[..., Any], name: str, about: dict[str,
     try:
         return me, _joined_as(app, join, me, before, about)
     except problem as refused:
-        uuid, known = refused.document.get("node", ""), refused.document.get("called", "")
-        if before is not None or refused.kind != "token" or not validate.is_uuid(str(uuid)) or (name and known not in ("", name)):
+        uuid, known = str(refused.document.get("node", "")), str(refused.document.get("called", ""))
+        if refused.kind == "exists":
+            becomes = uuid == me.uuid and refused.document.get("field") == "name" and not name
+        else:
+            becomes = refused.kind == "token" and before is None and validate.is_uuid(uuid) and (not name or known in ("", name))
+        if not becomes:
             raise
-    me = Membership(str(uuid), validate.name(str(known), "name") if known else called)
-    return me, _joined_as(app, join, me, None, about)
+    me = Membership(uuid, validate.name(known, "name") if known else called)
+    return me, _joined_as(app, join, me, before, about)
 
 
 def _unanswered(app: App, there: Membership) -> bool:

@@ -1,4 +1,4 @@
-"""netcommon registry backup, restore, export, import and compact: a registry as a whole."""
+"""netcommon registry backup, restore, move, export and import: a registry as a whole."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def backup(app: App, file: str, as_json: bool) -> None:
     The service may run: it makes the copy then. On another machine, which has joined as an operator, the copy comes from there.
     """
     as_root(app)
-    _copied(app, file)
+    copied(app, file)
     if as_json:
         answer("registry-file", path=os.path.abspath(file), epoch="", kept="")
     else:
-        say(f"{_called(app)} is copied to {file}")
+        say(f"{called(app)} is copied to {file}")
 
 
-def _called(app: App) -> str:
+def called(app: App) -> str:
     """Give what people call the registry that is meant: one elsewhere by its address."""
     found = None if in_etcd(app) else elsewhere(app)
     return f"the registry at {text(list(found.addresses))}" if found is not None else "the registry"
 
 
-def _copied(app: App, file: str) -> None:
+def copied(app: App, file: str) -> None:
     """Copy the registry to a new file: by its service, where one runs, here or elsewhere."""
     import_module("netregistry.stores.sqlite_file").no_log_alone(file)  # it would go into the copy
     if in_etcd(app):
@@ -75,7 +75,7 @@ def _copied(app: App, file: str) -> None:
         return
     if not served(app) and elsewhere(app) is None:
         path = file_of(app)
-        _there(path)
+        expected_here(path)
         import_module("netregistry.stores.files").copy(path, file)
         return
     with client(app) as asked:
@@ -83,7 +83,7 @@ def _copied(app: App, file: str) -> None:
         write_new(file, chain([next(pieces, b"")], pieces))  # a refusal comes before the file is made
 
 
-def _there(path: str) -> None:
+def expected_here(path: str) -> None:
     """Raise HostRefused where there is no registry here: to make one would help nobody who wants the whole of one."""
     if not (os.path.exists(path) or os.path.exists(path + import_module("netregistry.stores.files").MOVED)):
         remedy = (
@@ -220,7 +220,7 @@ def import_(
         registry_ganeti.follow(app)
         return
     if ganeti:
-        ctx.exit(registry_ganeti.import_once(app, partial(_copied, app), dry_run, take_over, as_json))
+        ctx.exit(registry_ganeti.import_once(app, partial(copied, app), dry_run, take_over, as_json))
     exchange = import_module("netregistry.exchange")
     try:
         with open(file, "rb") if file != STREAM else sys.stdin.buffer as source:
@@ -266,7 +266,7 @@ def _rehearsed(app: App, batches: list[Any], progress: bool) -> dict[int, str]:
     if not batches:
         return {}
     rehearsal = import_module("netregistry.rehearsal")
-    with rehearsal.copied(partial(_copied, app)) as store, rehearsal.Rehearsal(store) as copy:
+    with rehearsal.copied(partial(copied, app)) as store, rehearsal.Rehearsal(store) as copy:
         return _asked_for(copy.batch, batches, progress)
 
 
@@ -291,37 +291,4 @@ def _asked_for(ask: Callable[[str, list[Any]], None], batches: list[Any], progre
     return refused
 
 
-@click.command("compact")
-@dry_option
-@json_option
-@click.pass_obj
-def compact(app: App, dry_run: bool, as_json: bool) -> None:
-    """Forget what was overwritten, and make the file smaller.
-
-    By itself the service forgets it after an hour, and uses the space again. Nobody else is answered meanwhile, and nodes whose streams
-    are cut off before they have read all begin anew. --dry-run does it to a copy. An etcd's file is made smaller by etcdctl defrag,
-    for each member, after it.
-    """
-    as_root(app)
-    if in_etcd(app) and (dry_run or not served(app)):
-        remedy = "etcdctl defrag gives what is free back to the file system, member by member"
-        raise HostRefused("an etcd is compacted by its registry's service, at once, and not on trial", remedy)
-    if dry_run:
-        before, after = import_module("netregistry.rehearsal").compacted(partial(_copied, app))
-    elif served(app) or elsewhere(app) is not None:
-        with client(app) as asked:
-            said = asked.change("POST", "compact").body
-        before, after = said["before"], said["after"]
-    else:
-        _there(file_of(app))
-        before, after, _revision = import_module("netregistry.stores.files").compact(file_of(app))
-    if as_json:
-        answer("registry-compact", done=not dry_run, before=before, after=after)
-    elif in_etcd(app):
-        say(f"the etcd has {before} bytes, {after} of them in use: etcdctl defrag, for each member, frees the others")
-    else:
-        which = file_of(app) if elsewhere(app) is None else _called(app)
-        say(f"{which} {'has' if dry_run else 'had'} {before} bytes, and {'would have' if dry_run else 'has'} {after} bytes")
-
-
-COMMANDS = {"backup": backup, "restore": restore, "move": move, "export": export, "import": import_, "compact": compact}
+COMMANDS = {"backup": backup, "restore": restore, "move": move, "export": export, "import": import_}

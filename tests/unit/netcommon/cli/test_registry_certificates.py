@@ -98,6 +98,28 @@ def test_a_machine_that_was_installed_anew_is_its_node_again(machines: Machines)
     assert len(other.json("registry", "node", "list")["items"]) == 1 and certificates(machines) == {("node", "node1"): "counts"}
 
 
+def test_a_node_that_joins_again_is_what_the_registry_knows(machines: Machines) -> None:
+    """What else is asked for is refused with what does it; the name is the registry's, which an operator may have changed since."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    me, text = membership.read(other.paths), token(machines, "node", "node1")
+    assert me is not None
+    for more, status, said in (
+        (("cluster=new.example.com",), 69, "netcommon registry node set node1 cluster=new.example.com"),
+        (("provides=fast",), 69, "netcommon registry node set node1 provides=fast"),
+        (("--name", "zz"), 69, "netcommon registry node set node1 name=zz"),
+        (("nosuchfield=1",), 64, "nosuchfield"),
+    ):
+        assert said in other("registry", "join", machines.url, text, *more, status=status).stderr
+        assert membership.read(other.paths) == me
+    home("registry", "node", "set", "node1", "name=node7", "cluster=new.example.com")
+    assert "as node node7" in other("registry", "join", machines.url, text, "cluster=new.example.com").stdout
+    assert membership.read(other.paths) == me._replace(name="node7") and joining.begun(other.paths.lib) == ""
+    other("registry", "join", machines.url, token(machines, "node", "node7"), "--name", "node7")
+    (node,) = home.json("registry", "node", "list")["items"]
+    assert (node["node"]["name"], node["node"]["cluster"]) == ("node7", "new.example.com")
+
+
 @pytest.mark.parametrize("cut_off", [False, True], ids=["unavailable", "cut-off"])
 def test_a_machine_that_was_installed_anew_joins_though_its_first_try_was_not_answered(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, cut_off: bool
@@ -230,6 +252,47 @@ def test_an_operator_elsewhere_has_the_whole(machines: Machines) -> None:
     assert other.json("registry", "compact")["done"] is True
 
 
+def shut_out(machines: Machines, how: str) -> None:
+    """Let the certificate of the operator elsewhere count no more; the node's, by which the machine joins anew if need be, counts."""
+    home, other = machines.home, machines.other
+    if how == "revoked":
+        home("registry", "certificate", "revoke", "operator", "ann")
+    elif how == "not-renewed":
+        other.wall = time.time()
+        found = credentials.read(other.paths.lib, "operator")
+        assert found is not None
+        with Folder.make(found.folder) as folder:
+            credentials._write(folder, found._replace(since=0.0, until=other.wall - 1))
+        home("registry", "certificate", "revoke", "operator", "ann")
+    else:
+        home("registry", "authority", "rotate", "--stolen")
+        other("registry", "join", machines.url, token(machines, "node", "node1"))
+
+
+@pytest.mark.parametrize("how", ["revoked", "not-renewed", "foreign"])
+def test_an_operators_certificate_that_counts_no_more_does_not_shut_the_nodes_out(machines: Machines, how: str) -> None:
+    """What is looked at is asked for as the node; what changes something is the operator's. Both say which certificate it is, and where."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
+    other("registry", "join", f"{machines.url},{machines.url}", token(machines, "operator", "ann"))  # as of two services
+    shut_out(machines, how)
+    folder = f"{other.paths.lib}/certificates/operator"
+    for words in (("registry", "nic", "list"), ("registry", "find", "node1"), ("list", "--cluster")):
+        said = other(*words).stderr
+        assert f"rm -r {folder})" in said and "operator ann" in said and "shown to this machine as a node" in said
+    copy = str(other.root / "copy")
+    for more in (("network", "add", "blue"), ("node", "set", "node1", "provides=fast"), ("settings",), ("backup", copy)):
+        said = other("registry", *more, status=69).stderr
+        assert f"rm -r {folder})" in said and "operator ann" in said
+    assert home.json("registry", "network", "list")["items"] == [] and not os.path.exists(copy)
+    shutil.rmtree(folder)
+    assert other("registry", "nic", "list").stderr == ""
+    node = home.json("registry", "node", "list")["items"][0]["node"]["uuid"]
+    home("registry", "certificate", "revoke", "node", "node1")
+    said = other("registry", "nic", "list", status=69).stderr
+    assert f"(asked as node {node}, by " in said and "rm -r" not in said
+
+
 def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
     first, second = token(machines, "reader", "ann"), token(machines, "reader", "bob", "--for", "1h")
     machines.other("registry", "join", machines.url, first)
@@ -304,6 +367,20 @@ def test_the_authority_is_rotated(machines: Machines) -> None:
     assert "is the one that signs" in home("registry", "authority", "retire", new["authority"]["id"], status=69).stderr
     assert "netcommon registry" in other("registry", "network", "list", status=69).stderr
     third("registry", "network", "list")
+
+
+@pytest.mark.parametrize("how", [(), ("--lost",), ("--stolen",)], ids=["plain", "lost", "stolen"])
+def test_an_authority_is_rotated_where_its_key_is_used(machines: Machines, how: tuple[str, ...]) -> None:
+    """On an operator's own machine the key would stay with him: nobody could join, and by --stolen all would be out, he too."""
+    home, other = machines.home, machines.other
+    other("registry", "join", machines.url, token(machines, "operator", "ann"))
+    before = home.json("registry", "authority", "list")["items"]
+    said = other("registry", "authority", "rotate", *how, status=69).stderr
+    assert "on the registry's machine" in said and "--lost" not in said and machines.url in said
+    assert home.json("registry", "authority", "list")["items"] == before
+    assert not os.path.exists(other.root / "var/lib/netregistry/authority")
+    other("registry", "network", "list")
+    home("registry", "authority", "rotate", *how)
 
 
 def test_the_authoritys_key_is_lost(machines: Machines) -> None:

@@ -70,6 +70,37 @@ def test_a_token_lets_a_node_join_once(registry: Registry, authority: str) -> No
     assert (again["kind"], again["reason"]) == ("token", "token-used") and "netcommon registry token create" in again["detail"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "kind", "field"),
+    [
+        ({}, "", ""),
+        ({"name": "node0", "cluster": "c.example.com", "provides": ["fast"], "kind": "physical"}, "", ""),
+        ({"cluster": "other.example.com"}, "exists", "cluster"),
+        ({"cluster": ""}, "exists", "cluster"),
+        ({"provides": ["fast", "slow"]}, "exists", "provides"),
+        ({"kind": "virtual"}, "exists", "kind"),
+        ({"name": "zz"}, "exists", "name"),
+        ({"nosuchfield": "1"}, "invalid", "nosuchfield"),
+        ({"cluster": 5}, "invalid", "cluster"),
+    ],
+)
+def test_who_joins_again_joins_as_what_it_is(registry: Registry, authority: str, asked: dict[str, Any], kind: str, field: str) -> None:
+    """What differs was passed over without a word: nobody set it, and its node was taken for one of that cluster."""
+    token(registry)
+    about = {"uuid": NODES[0], "name": "node0", "cluster": "c.example.com", "provides": ["fast"]}
+    registry.do("certificate.join", "", joining() | {"node": about}, NEWCOMER)
+    before = registry.local.view.node(NODES[0])
+    token(registry, "22222222", name=NODES[0])
+    body = joining("22222222") | {"node": {"uuid": NODES[0], **asked}}
+    if kind:
+        refused = registry.refused("certificate.join", "", body, NEWCOMER)
+        assert (refused["kind"], refused["field"]) == (kind, field)
+        assert kind != "exists" or f"netcommon registry node set node0 {field}=" in refused["detail"]
+        body = joining("22222222")  # the token was not used
+    registry.do("certificate.join", "", body, NEWCOMER)
+    assert registry.local.view.node(NODES[0]) == before
+
+
 def test_a_copy_of_a_join_is_answered_the_same(registry: Registry, authority: str) -> None:
     """An answer that was lost costs no token, and nobody else is given it for his key."""
     token(registry)
