@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netregistry.client import Client
+from netregistry.client import Asker, Client
 from netregistry.importer.difference import Known
 from netregistry.model import keys
 from netregistry.model.codec import write
@@ -93,7 +93,7 @@ class Renamed(NamedTuple):
     nodes: int
 
 
-def take_over(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
+def take_over(asked: Asker | Rehearsal, found: Configuration) -> list[Renamed]:
     """Say as the operator that a configuration is the one to be imported; give what it is not called any more. Raises as the registry does.
 
     Of a cluster that was renamed the registry renames a part of what it has with each request.
@@ -101,7 +101,7 @@ def take_over(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
     reading = write(Reading(found.uuid, found.master, found.node, found.serial))
     renamed, left = _renamed(asked, found), 1
     while left:
-        if isinstance(asked, Client):
+        if isinstance(asked, Asker):
             body = asked.change("PUT", f"imports/{found.cluster}", reading).body
         else:
             (body,) = asked.batch("", [{"action": "importer.hold", "target": found.cluster, "body": reading}])
@@ -109,17 +109,17 @@ def take_over(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
     return renamed
 
 
-def _renamed(asked: Client | Rehearsal, found: Configuration) -> list[Renamed]:
+def _renamed(asked: Asker | Rehearsal, found: Configuration) -> list[Renamed]:
     """Look which other names a cluster is imported by, and what has them: several where a rename was not done to its end."""
-    if isinstance(asked, Client):
+    if isinstance(asked, Asker):
         uuids = {item["cluster"]: item["imported"]["uuid"] for item in asked.all("imports")}
     else:
         uuids = {key.partition("/")[2]: there.uuid for key, there in asked.view.all("imports").items()}
     return [_counted(asked, name) for name, uuid in sorted(uuids.items()) if uuid == found.uuid and name != found.cluster]
 
 
-def _counted(asked: Client | Rehearsal, name: str) -> Renamed:
-    if isinstance(asked, Client):
+def _counted(asked: Asker | Rehearsal, name: str) -> Renamed:
+    if isinstance(asked, Asker):
         return Renamed(name, **{kind: sum(1 for _ in asked.all(kind, cluster=name)) for kind in KINDS})
     has = [keys.kind(key) for key in asked.view.members("cluster", name)]
     return Renamed(name, **{kind: has.count(kind) for kind in KINDS})
