@@ -286,6 +286,7 @@ class World:
         self.chance = random.Random(seed)
         self.time = 1_800_000_000.0
         self.faulty = True
+        self.late = 0.0  #: when the last copy of a request comes
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.count: dict[str, int] = {}
@@ -457,7 +458,8 @@ class World:
         if not (self.faulty and self.chance.random() < 0.05):
             self.at(self.time + self.delay(), lambda: serve(True))
         if self.faulty and isinstance(request, Send | Ask) and self.chance.random() < 0.15:
-            self.at(self.time + self.chance.choice([0.5, 5.0, 60.0, 600.0, 2000.0]), lambda: serve(False))
+            self.late = max(self.late, when := self.time + self.chance.choice([0.5, 5.0, 60.0, 600.0, 2000.0]))
+            self.at(when, lambda: serve(False))
 
     def serve(self, node: Node, request: Any) -> Event:
         """Do what the service does."""
