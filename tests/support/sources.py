@@ -39,6 +39,12 @@ def sources(*folders: str) -> tuple[Source, ...]:
     return tuple(source(path) for path in paths if path.suffix == ".py" or (not path.suffix and _is_python(path)))
 
 
+@functools.cache
+def nodes(of: Source) -> tuple[ast.AST, ...]:
+    """Give all nodes of a file's tree: a walk through all files takes seconds, and many tests look at each node."""
+    return tuple(ast.walk(of.tree))
+
+
 def _is_python(path: Path) -> bool:
     with path.open("rb") as file:
         return b"python" in file.readline()

@@ -75,7 +75,8 @@ def come_and_go(wire: Wire, tags: str) -> None:
         assert done.status == 0, done.stderr
 
 
-@pytest.mark.parametrize("action", [come_and_go, *(pytest.param(each, marks=pytest.mark.slow) for each in (move, lose_the_port))])
+@pytest.mark.slow
+@pytest.mark.parametrize("action", [come_and_go, move, lose_the_port])
 def test_no_frame_of_the_guest_passes_unguarded(wire: Wire, node: Node, action: Callable[[Wire, str], None]) -> None:
     """Neither to another guest nor, as the kernel's datapath takes every frame of a port, to the host itself."""
     second = node.tap("tap2")

@@ -13,7 +13,7 @@ from netcommon.operations.kinds import KINDS
 from tests.support.bootstrap import PYTHON, ROOT
 from tests.support.loads import DEAR
 from tests.support.rooms import PRODUCT, circle, neighbours
-from tests.support.sources import Source, imports
+from tests.support.sources import Source, imports, nodes
 
 #: Who may start a process (never by a shell), with the reason.
 STARTERS = {
@@ -164,7 +164,7 @@ def test_who_starts_processes(source: Source) -> None:
     for item in imports(source):
         if item.module in ("subprocess", "pty", "commands", "multiprocessing") and not may_start(source.module):
             found.append(f"{source.place}:{item.line}: {item.module}")
-    for node in ast.walk(source.tree):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os" and node.attr in STARTING:
             handing_over = node.attr.startswith("exec") and source.module.startswith(("netcommon.install", "netcommon.doors"))
             forking = node.attr == "fork" and source.module in FORKING
@@ -187,11 +187,11 @@ def test_dumps_go_through_the_retry_wrapper(source: Source) -> None:
     if source.module in ("netcommon.host.rtnetlink.socket", "netcommon.host.rtnetlink.attributes"):
         return
     if source.module == "netagent.sources.listener":
-        assert "send" not in {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
+        assert "send" not in {node.attr for node in nodes(source) if isinstance(node, ast.Attribute)}
         return
-    names = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
-    names |= {alias.name for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    names = {node.id for node in nodes(source) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes(source) if isinstance(node, ast.Attribute)}
+    names |= {alias.name for node in nodes(source) if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert names & DUMPING == set()
 
 

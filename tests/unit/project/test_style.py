@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import Interrupted
 from tests.support.bootstrap import ROOT
-from tests.support.sources import Source, sources
+from tests.support.sources import Source, nodes, sources
 
 PRODUCT = sources("runtime", "netcommon", "netagent", "netregistry", "mockcloud")
 HOOKS = sources("hooks")
@@ -64,12 +64,13 @@ def test_tests_do_not_give_up_or_doze(source: Source) -> None:
     tests/lab is no test: it lets a real cluster run and measures by the clock.
     """
     found = []
-    polling = [node for loop in ast.walk(source.tree) if isinstance(loop, ast.While) for node in ast.walk(loop) if dozing(node)]
-    for node in ast.walk(source.tree):
+    dozes = [node for node in nodes(source) if dozing(node)]
+    polling = [node for loop in nodes(source) if dozes and isinstance(loop, ast.While) for node in ast.walk(loop) if node in dozes]
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and node.attr in GIVING_UP and "pytest" in ast.unparse(node):
             found.append(f"{source.place}:{node.lineno}: {ast.unparse(node)}")
-        if dozing(node) and source.place.startswith("tests/") and not source.place.startswith("tests/lab/") and node not in polling:
-            found.append(f"{source.place}:{ast.unparse(node)}")
+    if source.place.startswith("tests/") and not source.place.startswith("tests/lab/"):
+        found += [f"{source.place}:{ast.unparse(node)}" for node in dozes if node not in polling]
     assert found == []
 
 
@@ -115,14 +116,12 @@ def swallows(handler: ast.ExceptHandler) -> bool:
 def test_nothing_swallows_the_end_of_a_call() -> None:
     """Whoever took a signal for one more failure would go on without a limit: the time of a call ends once."""
     assert issubclass(Interrupted, BaseException) and not issubclass(Interrupted, Exception)
-    found = {
-        source.module for source in PRODUCT for node in ast.walk(source.tree) if isinstance(node, ast.ExceptHandler) and swallows(node)
-    }
+    found = {source.module for source in PRODUCT for node in nodes(source) if isinstance(node, ast.ExceptHandler) and swallows(node)}
     assert found == set(ENDS)
     left = [
         f"{source.module}:{end.lineno}"
         for source in PRODUCT
-        for node in ast.walk(source.tree)
+        for node in nodes(source)
         if isinstance(node, ast.Try)
         for statement in node.finalbody
         for end in ast.walk(statement)

@@ -13,7 +13,7 @@ import pytest
 from tests import conftest
 from tests.support import bootstrap, lanes, warm
 from tests.support.bootstrap import ROOT
-from tests.support.sources import sources
+from tests.support.sources import nodes, sources
 
 MARK = "no_agent"
 
@@ -21,8 +21,8 @@ MARK = "no_agent"
 def uses() -> Iterator[tuple[str, ast.Call | None]]:
     """Where in the tests somebody writes ``pytest.mark.no_agent``, and its call; None where it is not called."""
     for source in sources("tests"):
-        calls = {id(node.func): node for node in ast.walk(source.tree) if isinstance(node, ast.Call)}
-        for node in ast.walk(source.tree):
+        calls = {id(node.func): node for node in nodes(source) if isinstance(node, ast.Call)}
+        for node in nodes(source):
             if isinstance(node, ast.Attribute) and node.attr == MARK:
                 yield f"{source.place}:{node.lineno}", calls.get(id(node))
 
