@@ -50,7 +50,6 @@ DEPTHS: Sequence[Depth] = (
         r"record .*/operations/[0-9]+ [a-z]+(-[a-z]+)*-table/now",
         "of several NICs that share a table one has made it: in another process the first that is put together again",
     ),
-    Depth(r"reports/.*/about/addresses.*", "the running kernel gives each device an address of IPv6 of its own"),
     Depth(r"reports/.*/about/interfaces.*", "a device that is no hardware is of some kind, and no NIC of the node"),
 )
 

@@ -29,6 +29,8 @@ ADDRESSES = [
     Address(AF_INET, "192.0.2.1", 24, 4),
     Address(AF_INET6, "2001:db8::1", 64, 2),
     Address(AF_INET6, "2001:db8::1", 128, 4),
+    Address(AF_INET6, "fe80::5054:ff:fe00:1", 64, 2),
+    Address(AF_INET6, "fe80::fc00:ff:fe00:1", 64, 6),
 ]
 RULES = {
     AF_INET: [Rule(AF_INET, 100, "tap0", 100), Rule(AF_INET, 32766, "", 254)],
@@ -48,7 +50,7 @@ def view(switches: Any, links: list[Link] | None = None) -> Any:
 def test_what_there_is() -> None:
     said = about(view(lambda: [SimpleNamespace(name="ovs0")]), NODES[0])
     assert [(each.name, each.mac, each.up, each.addresses) for each in said.interfaces] == [
-        ("eth0", "52:54:00:00:00:01", True, ("2001:db8::1",)),
+        ("eth0", "52:54:00:00:00:01", True, ("2001:db8::1", "fe80::5054:ff:fe00:1")),
         ("eth1", "52:54:00:00:00:02", False, ()),
     ]
     assert [each.uuid for each in said.interfaces] == [
