@@ -73,8 +73,8 @@ class Node:
         self._mounted = ""
         # the namespace's first process, as seen from here: through it we see the node's files and sockets
         at = self.run("readlink", "/proc/self/ns/mnt").strip()
-        within = (entry for entry in os.listdir("/proc") if entry.isdecimal() and _link(f"/proc/{entry}/ns/mnt") == at)
-        self.init = int(min(within, key=int))
+        within = [entry for entry in os.listdir("/proc") if entry.isdecimal() and _link(f"/proc/{entry}/ns/mnt") == at]
+        self.init = int(next(entry for entry in within if _is_first(entry)))  # numbers begin anew: it need not have the lowest
         self._root = f"/proc/{self.init}/root"
         self.watch: Watch | None = None
 
@@ -197,6 +197,15 @@ class Node:
                     said = b""
                     while b"\n(qemu) " not in said and (more := asked.recv(4096)):
                         said += more
+
+
+def _is_first(entry: str) -> bool:
+    """Tell whether a process is the first one of its PID namespace (proc_pid_status(5), NSpid)."""
+    try:
+        with open(f"/proc/{entry}/status", encoding="ascii", errors="replace") as file:
+            return any(line.startswith("NSpid:") and line.split()[-1] == "1" for line in file)
+    except OSError:
+        return False
 
 
 def _link(path: str) -> str:
