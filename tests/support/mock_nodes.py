@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +18,10 @@ from netcommon.lifecycle import up as lifecycle_up
 from netcommon.lifecycle.context import HOT_REMOVE, START, Call, Node, Outcome
 from runtime.environment import DownHint
 from runtime.nic import Nic
+from tests.support.netns import slowness
 
 if TYPE_CHECKING:
+    from mockcloud.cloud import MockCloud
     from netagent.sync.driver import MakeSession
 
 
@@ -129,3 +132,16 @@ def picture(node: MockNode) -> dict[str, Any]:
         "sysctls": dict(kernel.settings._values),
         "nftables": node.host.nftables.everything(),
     }
+
+
+def until(cloud: MockCloud, holds: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Let time pass until something holds."""
+    end = time.monotonic() + seconds * slowness()
+    while not holds():
+        assert time.monotonic() < end, (what, standing(cloud), [node.agent.status() for node in cloud.nodes.values()])
+        cloud.scheduler.passes(0.05)
+
+
+def standing(cloud: MockCloud) -> list[str]:
+    """Say of each node how its agent stands with the registry: in step, away."""
+    return [str(node.agent.status().get("registry", "away")).partition(":")[0] for node in cloud.nodes.values()]

@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +29,7 @@ from mockcloud.sysinfo import node_uuid
 from netregistry.client import SILENT, Problem
 from netregistry.service.registry import ALIVE
 from runtime.errors import HostRefused, TryAgain
+from tests.support.mock_nodes import standing, until
 from tests.support.netns import slowness
 from tests.support.registry_process import Registry
 
@@ -53,22 +54,10 @@ def cloud(registry: Registry, tmp_path: Path) -> Iterator[MockCloud]:
         made.create(NODES)
         made.network("blue", {"subnet": "192.0.2.0/24"})
         made.start(0.0)
-        until(made, lambda: standing(made) == {"in step"}, "all agents are in step")
+        until(made, lambda: set(standing(made)) == {"in step"}, "all agents are in step")
         yield made
     finally:
         made.close()
-
-
-def until(cloud: MockCloud, holds: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    """Let time pass until something holds."""
-    end = time.monotonic() + seconds * slowness()
-    while not holds():
-        assert time.monotonic() < end, what
-        cloud.scheduler.passes(0.05)
-
-
-def standing(cloud: MockCloud) -> set[str]:
-    return {str(node.agent.status().get("registry", "away")).partition(":")[0] for node in cloud.nodes.values()}
 
 
 def alive(cloud: MockCloud) -> int:
@@ -83,7 +72,7 @@ def test_nodes_are_alive_by_their_streams_in_one_thread(cloud: MockCloud, regist
     begun, asked_before = time.monotonic(), cloud.registry.wire.asked
     cloud.scheduler.passes(ALIVE + 1.0)
     assert time.monotonic() - begun >= ALIVE + 1.0  # real time
-    assert alive(cloud) == NODES and standing(cloud) == {"in step"}
+    assert alive(cloud) == NODES and set(standing(cloud)) == {"in step"}
     assert cloud.registry.wire.asked - asked_before < NODES  # an open stream is the sign of life: nobody asks anything
 
 
@@ -103,9 +92,9 @@ def test_all_come_back_to_a_registry_that_was_started_again(cloud: MockCloud, re
     if how == signal.SIGTERM:
         registry.ended()
     registry.kill()
-    until(cloud, lambda: standing(cloud) == {"away"}, "all have lost it")
+    until(cloud, lambda: set(standing(cloud)) == {"away"}, "all have lost it")
     registry.start()
-    until(cloud, lambda: standing(cloud) == {"in step"} and alive(cloud) == NODES, "all are back")
+    until(cloud, lambda: set(standing(cloud)) == {"in step"} and alive(cloud) == NODES, "all are back")
 
 
 @pytest.mark.parametrize("how", ["both", pytest.param("answers", marks=pytest.mark.slow)])
@@ -113,16 +102,16 @@ def test_a_node_that_is_cut_off_is_not_alive_and_comes_back(cloud: MockCloud, ho
     cloud.registry.wire.cut[FIRST] = how
     until(cloud, lambda: alive(cloud) == NODES - 1, "it is gone", SILENT + ALIVE + 30.0)
     cloud.registry.wire.cut.clear()
-    until(cloud, lambda: alive(cloud) == NODES and standing(cloud) == {"in step"}, "it is back", 60.0)
+    until(cloud, lambda: alive(cloud) == NODES and set(standing(cloud)) == {"in step"}, "it is back", 60.0)
 
 
 @pytest.mark.slow
 def test_a_registry_that_stands_still_is_away_and_then_back(cloud: MockCloud, registry: Registry) -> None:
     """Nobody ends the connections: silence does."""
     registry.signal(signal.SIGSTOP)
-    until(cloud, lambda: standing(cloud) == {"away"}, "all take it for gone", SILENT + 30.0)
+    until(cloud, lambda: set(standing(cloud)) == {"away"}, "all take it for gone", SILENT + 30.0)
     registry.signal(signal.SIGCONT)
-    until(cloud, lambda: standing(cloud) == {"in step"}, "all are back", 60.0)
+    until(cloud, lambda: set(standing(cloud)) == {"in step"}, "all are back", 60.0)
 
 
 def test_who_is_busy_for_longer_than_a_stream_may_be_silent_has_lost_nothing(cloud: MockCloud) -> None:
@@ -131,7 +120,7 @@ def test_who_is_busy_for_longer_than_a_stream_may_be_silent_has_lost_nothing(clo
     while time.monotonic() < begun + SILENT + 1.0:
         pass  # what keeps the one thread
     cloud.scheduler.passes(0.5)
-    assert standing(cloud) == {"in step"} and len(streams) == NODES
+    assert set(standing(cloud)) == {"in step"} and len(streams) == NODES
 
 
 @pytest.mark.slow
@@ -148,7 +137,7 @@ def test_descriptors_are_given_back(cloud: MockCloud) -> None:
     for _ in range(3):
         cloud.stop([FIRST])
         cloud.start(0.0)
-        until(cloud, lambda: standing(cloud) == {"in step"}, "it is in step")
+        until(cloud, lambda: set(standing(cloud)) == {"in step"}, "it is in step")
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 

@@ -6,8 +6,7 @@ import os
 import select
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from netregistry.reach import NoAddress
 from netregistry.service.limits import Limits
 from runtime.errors import HostRefused
 from runtime.paths import Paths
+from tests.support.mock_nodes import standing, until
 from tests.support.netns import slowness
 from tests.support.tls import Secured, secured
 
@@ -66,18 +66,6 @@ def cloud(registry: Secured, home: str, tmp_path: Path) -> Iterator[MockCloud]:
         yield made
     finally:
         made.close()
-
-
-def until(cloud: MockCloud, holds: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    """Let time pass until something holds."""
-    end = time.monotonic() + seconds * slowness()
-    while not holds():
-        assert time.monotonic() < end, (what, standing(cloud), [node.agent.status() for node in cloud.nodes.values()])
-        cloud.scheduler.passes(0.05)
-
-
-def standing(cloud: MockCloud) -> list[str]:
-    return [str(node.agent.status().get("registry", "away")).partition(":")[0] for node in cloud.nodes.values()]
 
 
 def shown(cloud: MockCloud, node: str) -> Any:

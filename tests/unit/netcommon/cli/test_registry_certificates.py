@@ -99,7 +99,7 @@ def test_a_machine_that_was_installed_anew_is_its_node_again(machines: Machines)
 
 
 def test_a_node_that_joins_again_is_what_the_registry_knows(machines: Machines) -> None:
-    """What else is asked for is refused with what does it; the name is the registry's, which an operator may have changed since."""
+    """Refuse what else is asked for with what does it; the name is the registry's, which an operator may have changed since."""
     home, other = machines.home, machines.other
     other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
     me, text = membership.read(other.paths), token(machines, "node", "node1")
@@ -271,7 +271,7 @@ def shut_out(machines: Machines, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["revoked", "not-renewed", "foreign"])
 def test_an_operators_certificate_that_counts_no_more_does_not_shut_the_nodes_out(machines: Machines, how: str) -> None:
-    """What is looked at is asked for as the node; what changes something is the operator's. Both say which certificate it is, and where."""
+    """Ask as the node for what is looked at; what changes something is the operator's. Both say which certificate it is, and where."""
     home, other = machines.home, machines.other
     other("registry", "join", machines.url, token(machines, "node"), "--name", "node1")
     other("registry", "join", f"{machines.url},{machines.url}", token(machines, "operator", "ann"))  # as of two services

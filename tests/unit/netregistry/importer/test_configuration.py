@@ -181,7 +181,7 @@ def test_a_network_that_a_registry_cannot_hold_keeps_its_nics_out() -> None:
 
 @given(st.sets(st.integers(0, 255)), st.sets(st.integers(0, 255)), st.sets(st.integers(1, 254)))
 def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], used: set[int]) -> None:
-    """What is reserved is what the bits say, less what NICs alone have and what no host can have; and a network can be so."""
+    """Take for reserved what the bits say, less what NICs alone have and what no host can have; and a network can be so."""
     cluster = Cluster()
     bits = ["".join("1" if number in each else "0" for number in range(256)) for each in (inside, outside)]
     cluster.network(NETWORKS[0], "blue", reservations=bits[0], ext_reservations=bits[1], gateway="192.0.2.77")

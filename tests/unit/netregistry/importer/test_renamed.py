@@ -119,7 +119,7 @@ def test_a_large_one_is_renamed_in_parts() -> None:
 
 @pytest.mark.parametrize("names", [(NEW, CLUSTER), (NEW, "third.example.com"), (NEW, "third.example.com", "fourth.example.com")])
 def test_one_that_was_ended_in_the_middle_goes_on_under_any_name(names: tuple[str, ...]) -> None:
-    """What has a name between is of nobody's configuration: it goes along, however often the cluster is renamed before it is said again."""
+    """Take along what has a name between, of nobody's configuration, however often the cluster is renamed before it is said again."""
     registry, cluster = large()
     *between, last = names
     for name in between:
@@ -202,14 +202,7 @@ def test_a_network_of_its_name_is_in_the_way() -> None:
 
 def test_what_another_cluster_of_that_name_has_is_not_merged_into_it() -> None:
     """Clusters that change places: its NICs would be the other's, and the next import would delete them, with what operators have set."""
-    registry, cluster = checked(), Cluster()
-    cluster.network(NETWORKS[0], "blue", "10.0.0.0/16")
-    for number in range(150):
-        uuid, mac = f"{number:08x}-4444-4444-8444-444444444444", f"aa:00:00:00:00:{number:02x}"
-        cluster.nic(uuid, mac=mac, instance=f"web{number}", ip=f"10.0.0.{number}")
-        cluster.instance(f"web{number}")["tags"] = [f"{name:02}{'x' * 100}" for name in range(90)]
-    cluster.changed()
-    Node(registry).read(cluster)
+    registry, cluster = large()
     other = {"uuid": NICS[6], "master": MASTERS[FIRST], "node": FIRST, "serial": 5}
     registry.do("importer.hold", NEW, other, RENAMED)
     theirs = registry.do("nic.add", "", {"instance": "web", "index": 0, "mac": "aa:00:00:00:01:01", "ip": "10.0.0.9"}, RENAMED)["uuid"]
@@ -224,13 +217,7 @@ def test_what_another_cluster_of_that_name_has_is_not_merged_into_it() -> None:
 
 
 def test_a_name_that_a_cluster_had_which_is_gone_for_good_may_be_another_ones() -> None:
-    registry, cluster = checked(), Cluster()
-    for number in range(150):
-        uuid, mac = f"{number:08x}-4444-4444-8444-444444444444", f"aa:00:00:00:00:{number:02x}"
-        cluster.nic(uuid, mac=mac, instance=f"web{number}", ip=f"10.0.0.{number}")
-        cluster.instance(f"web{number}")["tags"] = [f"{name:02}{'x' * 100}" for name in range(90)]
-    cluster.changed()
-    Node(registry).read(cluster)
+    registry, cluster = large()
     registry.do("importer.hold", NEW, {"uuid": NICS[6], "master": MASTERS[FIRST], "node": FIRST, "serial": 5}, RENAMED)
     theirs = registry.do("nic.add", "", {"instance": "web", "index": 0, "mac": "aa:00:00:00:01:01"}, RENAMED)["uuid"]
     assert registry.refused("importer.hold", NEW, reading(cluster))["kind"] == "fenced"

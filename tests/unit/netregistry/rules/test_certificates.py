@@ -85,7 +85,7 @@ def test_a_token_lets_a_node_join_once(registry: Registry, authority: str) -> No
     ],
 )
 def test_who_joins_again_joins_as_what_it_is(registry: Registry, authority: str, asked: dict[str, Any], kind: str, field: str) -> None:
-    """What differs was passed over without a word: nobody set it, and its node was taken for one of that cluster."""
+    """Refuse what differs: it was passed over without a word, nobody set it, and its node was taken for one of that cluster."""
     token(registry)
     about = {"uuid": NODES[0], "name": "node0", "cluster": "c.example.com", "provides": ["fast"]}
     registry.do("certificate.join", "", joining() | {"node": about}, NEWCOMER)

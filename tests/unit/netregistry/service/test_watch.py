@@ -233,7 +233,7 @@ def test_where_to_go_on_would_take_more_it_begins_anew(missed: str, monkeypatch:
 
 @pytest.mark.parametrize(("own", "ahead", "heard"), [(0, 0, 100), (30, 0, 130), (0, 40, 140), (30, 40, 170)])
 def test_behind_many_changes_of_others_a_stream_begins_anew(own: int, ahead: int, heard: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others have changed was laid out for each hearer: 10,000 for a node of five NICs, and nobody else had a turn meanwhile."""
+    """Lay out for a hearer no more than it would be told anew: 10,000 changes were for a node of five NICs, and nobody had a turn."""
     registry = Remembered(0)
     registry.join(0, CLUSTER)
     for number in range(own):
