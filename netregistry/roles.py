@@ -42,6 +42,8 @@ ROLES: dict[str, frozenset[str]] = {
     "conflicts": ALL,
     "find": ALL,
     "status": ALL,
+    "underlay": ALL,
+    "prefixes": ALL,
     "imports": IMPORTS_TOO,
     "settings": LOOKING,
     "history": LOOKING,
@@ -67,6 +69,7 @@ ROLES: dict[str, frozenset[str]] = {
     "node.forget": OPERATOR,
     "importer.hold": IMPORTING,
     "settings.set": OPERATOR,
+    "underlay.init": OPERATOR,
     "batch": WRITING,
     "compact": OPERATOR,
     "report": NODE,
@@ -84,6 +87,7 @@ ROLES: dict[str, frozenset[str]] = {
     "quarantine.end": LEADER,
     "claims.sweep": LEADER,
     "certificates.sweep": LEADER,
+    "underlay.settle": LEADER,
 }
 
 

@@ -11,8 +11,9 @@ from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
+from netregistry.model.underlay import NodePrefix, Underlay
 
-LEDGER, SETTINGS, LEADER, CLOCK = "ledger", "settings", "leader", "clock"
+LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY = "ledger", "settings", "leader", "clock", "underlay"
 
 #: The first part of a key -> the type of its value.
 TYPES: dict[str, Any] = {
@@ -33,9 +34,13 @@ TYPES: dict[str, Any] = {
     LEDGER: Ledger,
     SETTINGS: Settings,
     CLOCK: Clock,
+    UNDERLAY: Underlay,
+    "prefixes": NodePrefix,
 }
 #: What history covers, and no commit changes without the ledger.
-WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", "imports", "authorities", "certificates", "tokens", SETTINGS))
+WANTED = frozenset(
+    ("networks", "nics", "nodes", "macs", "addresses", "imports", "authorities", "certificates", "tokens", SETTINGS, UNDERLAY)
+)
 
 
 def kind(key: str) -> str:
@@ -85,6 +90,10 @@ def alive(node: str) -> str:
 
 def gone(node: str) -> str:
     return f"gone/{node}"
+
+
+def prefix(node: str) -> str:
+    return f"prefixes/{node}"
 
 
 def mac(scope: str, mac: str) -> str:

@@ -13,6 +13,7 @@ from netregistry.refusal import Refused
 from netregistry.request import Done, matched, revision
 from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
+from netregistry.rules.underlay import freed, given
 from netregistry.stores.base import LARGEST, Delete, Expect, Put, commit_size
 from netregistry.view import LIGHT
 from runtime.moment import local_time
@@ -59,6 +60,7 @@ def join(draft: Draft, part: Part) -> Done:
         raise Refused("busy", f"what {node.name} had reported before it was forgotten is being removed: try again in a moment")
     key = keys.node(node.uuid)
     draft.put(key, node)
+    given(draft, (node.uuid,))
     return Done(201, key, write(node))
 
 
@@ -109,6 +111,7 @@ def forget(draft: Draft, part: Part) -> Done:
         draft.delete(alive)  # who joins under its UUID next is another one, and need not wait for the end of its lease
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
+    freed(draft, node.uuid)
     if draft.view.all("authorities"):
         revoked(draft, "node", node.uuid)  # it could join again by one, be it known here or, after a restore, not
     return Done(200, key, {"node": write(node), "nics": left})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state, use
@@ -16,7 +17,7 @@ from netregistry.model.node import About
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.roles import LEADER, ROLES
-from netregistry.rules import holders
+from netregistry.rules import holders, underlay
 from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
@@ -107,6 +108,10 @@ class Reader:
     def tokens(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("tokens", (), sorted(self._now().all("tokens")), wanted, _token)
 
+    def prefixes(self, wanted: Mapping[str, Any]) -> Answer:
+        found = self._now().all("prefixes")
+        return self._list("prefixes", (), sorted(found, key=lambda key: int(found[key].number)), wanted, _prefix)
+
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
         found = state.all_conflicts(view, self._states.members("conflict")) if "cursor" not in wanted else []
@@ -152,6 +157,15 @@ class Reader:
         view = self._now()
         shown = view.shown_revision(keys.SETTINGS)
         return Answer({"revision": shown, "settings": write(view.settings)}, shown)
+
+    def underlay(self, _wanted: Mapping[str, Any]) -> Answer:
+        """Give the underlay, and how it is used. Raises Refused where there is none."""
+        view = self._now()
+        there, given, shown = view.underlay, len(view.all("prefixes")), view.shown_revision(keys.UNDERLAY)
+        if there is None:
+            raise Refused("missing", "there is no underlay", command="netcommon registry underlay init PREFIX")
+        without = tuple(islice(underlay.without(view), USUAL))
+        return Answer(write(answers.UnderlayItem(shown, there, given, max(there.most - given, 0), without)), shown)
 
     def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:
         view, key = self._now(), f"{kind}/{uuid}"
@@ -266,6 +280,12 @@ class Reader:
             store="etcd" if isinstance(self._store, EtcdStore) else "file",
         )
         return Answer(write(status), shown)
+
+
+def _prefix(view: View, row: Row) -> answers.PrefixItem:
+    uuid, prefix = row.key.partition("/")[2], row.value
+    node = view.node(uuid)
+    return answers.PrefixItem(_shown(view, row), uuid, node.name if node is not None else "", prefix.itself, prefix)
 
 
 def _report(view: View, row: Row) -> answers.ReportItem:

@@ -15,6 +15,7 @@ from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
+from netregistry.model.underlay import Underlay
 from netregistry.rules.nodes import Reporting
 from netregistry.service import answers, filters
 from netregistry.service.filters import PAGING, Param
@@ -172,6 +173,9 @@ ROUTES = (
     _list("/v1/certificates", "certificates", "List who has certificates.", answers.CertificateItem, ()),
     _change("POST", "/v1/certificates", "certificate.renew", "Get another certificate for the same key.", 200, _of(answers.Issued), False),
     _change("POST", "/v1/certificates/revoke", "certificate.revoke", "Revoke all certificates of one.", 200, _of(Holder), False),
+    Route("GET", "/v1/underlay", "underlay", "Show the underlay, and how it is used.", 200, _of(answers.UnderlayItem)),
+    _change("PUT", "/v1/underlay", "underlay.init", "Say which prefix nodes have a part of.", 200, _of(Underlay), False),
+    _list("/v1/prefixes", "prefixes", "List the prefixes of nodes, by number.", answers.PrefixItem, ()),
     Route("GET", "/v1/settings", "settings", "Show the registry's settings.", 200, _settings),
     _change("PATCH", "/v1/settings", "settings.set", "Change the registry's settings.", 200, _of(Settings), True),
     _list("/v1/history", "history", "List the requests that were done, the oldest first.", answers.HistoryItem, filters.HISTORY),

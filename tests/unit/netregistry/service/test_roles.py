@@ -19,7 +19,8 @@ from tests.support.tls import Secured, Shown, secured
 
 #: Written out once more, by hand: what each role may, beside what everybody may.
 EVERYBODY = {"abilities", "problem", "healthz", "authorities"}
-LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status"}
+LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status", "underlay"}
+LISTS |= {"prefixes"}
 NICS = {"nic.add", "nic.set", "nic.delete", "batch"}
 NETWORKS = {"network.add", "network.set", "network.delete"}
 READING = LISTS | {"imports", "settings", "history", "export", "metrics", "certificates", "watch", "certificate.renew", "pages"}
@@ -33,6 +34,7 @@ MAY = {
     | NICS
     | NETWORKS
     | {"node.join", "node.set", "node.fence", "node.forget", "claim.reserve", "claim.release", "importer.hold", "settings.set"}
+    | {"underlay.init"}
     | {"tokens", "token.add", "token.revoke", "certificate.revoke", "authority.add", "authority.retire", "backup", "compact"},
 }
 NAMES = {"operator": "ann", "importer": "gnt.example.com", "node": NODES[0], "reader": "bob"}
