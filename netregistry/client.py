@@ -120,9 +120,9 @@ class Question(NamedTuple):
         return self._replace(query={**self.query, "cursor": page["next"]}) if page["next"] else None
 
     @classmethod
-    def stream(cls, node: str, start: str = "", incarnation: str = "") -> Question:
-        """Ask for the stream of a node."""
-        query = {"node": node, "from": start, "incarnation": incarnation}
+    def stream(cls, node: str, start: str = "", incarnation: str = "", underlay: bool = False) -> Question:
+        """Ask for the stream of a node. ``underlay``: also for what that is to have of it, of a service that can tell (GET /v1)."""
+        query = {"node": node, "from": start, "incarnation": incarnation, "underlay": "1" if underlay else ""}
         return cls("GET", "watch", {name: value for name, value in query.items() if value})
 
 

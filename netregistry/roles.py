@@ -44,6 +44,8 @@ ROLES: dict[str, frozenset[str]] = {
     "status": ALL,
     "underlay": ALL,
     "prefixes": ALL,
+    "endpoints": ALL,
+    "names": ALL,
     "imports": IMPORTS_TOO,
     "settings": LOOKING,
     "history": LOOKING,

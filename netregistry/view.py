@@ -28,7 +28,7 @@ from netregistry.model.history import Ledger, Settings
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.model.underlay import NodePrefix, Underlay
+from netregistry.model.underlay import Name, NodePrefix, Placement, Underlay
 from netregistry.pool import REPORTED, Joined, Place, Pool
 
 if TYPE_CHECKING:
@@ -335,6 +335,8 @@ def due(value: Any) -> float:
         return value.settles
     if isinstance(value, NodePrefix):
         return value.until
+    if isinstance(value, Placement):
+        return min((each.until for each in value.endpoints if each.state == "retired"), default=0.0)
     return value.until if isinstance(value, Claim) and not value.used else 0.0
 
 
@@ -350,6 +352,11 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield ("used",)
         if value.holder and value.last:
             yield "kept", value.last
+    elif isinstance(value, Placement):
+        for node in value.nodes:
+            yield "placed", node
+    elif isinstance(value, Name):
+        yield "names", value.cluster, value.instance
     elif kind == "nics":
         if value.network:
             yield "network", value.network

@@ -14,6 +14,7 @@ from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, load, write
 from netregistry.model.history import Entry
 from netregistry.model.node import About
+from netregistry.model.underlay import Zone
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.roles import LEADER, ROLES
@@ -23,6 +24,7 @@ from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 from netregistry.stores.etcd import EtcdStore
+from netregistry.underlay import wrong
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
+    from netregistry.model.underlay import Placement
     from netregistry.service.index import Index
     from netregistry.service.states import States
     from netregistry.stores.base import Store
@@ -112,6 +115,12 @@ class Reader:
         found = self._now().all("prefixes")
         return self._list("prefixes", (), sorted(found, key=lambda key: int(found[key].number)), wanted, _prefix)
 
+    def endpoints(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("endpoints", filters.ENDPOINTS, sorted(self._now().all("endpoints")), wanted, _placement)
+
+    def names(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("names", filters.NAMES, sorted(self._now().all("names")), wanted, _name)
+
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
         found = state.all_conflicts(view, self._states.members("conflict")) if "cursor" not in wanted else []
@@ -165,7 +174,20 @@ class Reader:
         if there is None:
             raise Refused("missing", "there is no underlay", command="netcommon registry underlay init PREFIX")
         without = tuple(islice(underlay.without(view), USUAL))
-        return Answer(write(answers.UnderlayItem(shown, there, given, max(there.most - given, 0), without)), shown)
+        placements: list[Placement] = list(view.all("endpoints").values())
+        zone: Zone = view.get(keys.zone(there.zone)) or Zone()
+        item = answers.UnderlayItem(
+            shown,
+            there,
+            given,
+            max(there.most - given, 0),
+            without,
+            sum(len(each.endpoints) for each in placements),
+            len(view.all("names")),
+            zone.generation,
+            tuple(islice((problem for each in placements for problem in wrong.of(view, each)), USUAL)),
+        )
+        return Answer(write(item), shown)
 
     def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:
         view, key = self._now(), f"{kind}/{uuid}"
@@ -286,6 +308,14 @@ def _prefix(view: View, row: Row) -> answers.PrefixItem:
     uuid, prefix = row.key.partition("/")[2], row.value
     node = view.node(uuid)
     return answers.PrefixItem(_shown(view, row), uuid, node.name if node is not None else "", prefix.itself, prefix)
+
+
+def _placement(view: View, row: Row) -> answers.PlacementItem:
+    return answers.PlacementItem(_shown(view, row), row.value, tuple(wrong.of(view, row.value)))
+
+
+def _name(view: View, row: Row) -> answers.NameItem:
+    return answers.NameItem(_shown(view, row), row.key.split("/")[2], row.value)
 
 
 def _report(view: View, row: Row) -> answers.ReportItem:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from netregistry import exchange
 from netregistry.actions import ACTIONS
 from netregistry.model import kinds
 from netregistry.model.certificate import Authority, Holder, Token
 from netregistry.model.claim import Claim
-from netregistry.model.codec import schema
+from netregistry.model.codec import Between, describe, schema
 from netregistry.model.history import Settings
 from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
-from netregistry.model.underlay import Underlay
+from netregistry.model.underlay import Kinds, Underlay
 from netregistry.rules.nodes import Reporting
 from netregistry.service import answers, filters
 from netregistry.service.filters import PAGING, Param
@@ -78,6 +78,12 @@ def _batch() -> Schema:
     return {"type": "object", "properties": {"parts": parts}, "required": ["parts"], "additionalProperties": False}
 
 
+def _reporting() -> Schema:
+    found = schema(Reporting)
+    found["properties"]["nics"]["items"]["properties"]["endpoints"] = describe(Kinds)
+    return found
+
+
 def _anything() -> Schema:
     return {}
 
@@ -121,6 +127,7 @@ WATCH = (
     Param("node", kinds.Uuid, "the node that it concerns", required=True),
     Param("from", kinds.Name, 'EPOCH:REVISION of the last "ready" that was read: go on behind it'),
     Param("incarnation", kinds.Uuid, "of a node's agent, made at each start: the open stream is the node's sign of life"),
+    Param("underlay", Annotated[int, Between(0, 1)], "1: tell what the node is to have of the underlay, too"),
 )
 FIND = (Param("text", kinds.Name, "any part of a name, MAC, address or UUID", required=True), PAGING[0])
 
@@ -145,7 +152,7 @@ ROUTES = (
     _change("PATCH", "/v1/nodes/{uuid}", "node.set", "Change what is said of a node.", 200, _of(Node), True),
     _change("DELETE", "/v1/nodes/{uuid}", "node.forget", "Forget a node.", 200, _forgotten, True),
     _change("POST", "/v1/nodes/{uuid}/fence", "node.fence", "Say that a node is off, and has no NIC any more.", 200, _fenced, True),
-    Route("POST", "/v1/nodes/{uuid}/reports", "report", "Take in a node's reports.", 200, None, (), _of(Reporting), "report"),
+    Route("POST", "/v1/nodes/{uuid}/reports", "report", "Take in a node's reports.", 200, None, (), _reporting, "report"),
     Route(
         "POST",
         "/v1/nodes/{uuid}/heartbeat",
@@ -176,6 +183,8 @@ ROUTES = (
     Route("GET", "/v1/underlay", "underlay", "Show the underlay, and how it is used.", 200, _of(answers.UnderlayItem)),
     _change("PUT", "/v1/underlay", "underlay.init", "Say which prefix nodes have a part of.", 200, _of(Underlay), False),
     _list("/v1/prefixes", "prefixes", "List the prefixes of nodes, by number.", answers.PrefixItem, ()),
+    _list("/v1/endpoints", "endpoints", "List where instances' endpoints are.", answers.PlacementItem, _params(filters.ENDPOINTS)),
+    _list("/v1/names", "names", "List names, and where they lead.", answers.NameItem, _params(filters.NAMES)),
     Route("GET", "/v1/settings", "settings", "Show the registry's settings.", 200, _settings),
     _change("PATCH", "/v1/settings", "settings.set", "Change the registry's settings.", 200, _of(Settings), True),
     _list("/v1/history", "history", "List the requests that were done, the oldest first.", answers.HistoryItem, filters.HISTORY),

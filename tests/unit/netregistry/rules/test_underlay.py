@@ -64,7 +64,8 @@ def test_what_else_is_refused(registry: Registry, body: dict[str, object], field
 
 def test_each_node_has_a_part_of_its_own(registry: Registry) -> None:
     """Those that are there get it at the beginning, others when they join."""
-    registry.join(0), registry.join(1)
+    registry.join(0)
+    registry.join(1)
     assert (
         registry.do("underlay.init", "", {"prefix": "FD12:3456:789A:0::/48", "zone": "Hosts.example.com."})["zone"] == "hosts.example.com"
     )
@@ -95,7 +96,8 @@ def test_the_same_once_more_changes_nothing(registry: Registry) -> None:
 def test_twice_at_once(registry: Registry) -> None:
     """Another service gives prefixes between the plan and the commit: each node has one, and no two have the same."""
     other = Registry(registry.store, seed=1)
-    registry.join(0), registry.join(1)
+    registry.join(0)
+    registry.join(1)
     other.local.catch_up()
     registry.do("underlay.init", "", {"prefix": SITE})
     assert other.local.view.underlay is None, "it has heard nothing of it yet"
@@ -164,7 +166,8 @@ def test_a_prefix_rests_before_another_node_has_it(registry: Registry) -> None:
 
 def test_a_node_that_comes_back_in_time_has_the_same(registry: Registry) -> None:
     registry.do("underlay.init", "", {"prefix": SITE})
-    registry.join(0), registry.join(1)
+    registry.join(0)
+    registry.join(1)
     registry.do("node.forget", NODES[0])
     registry.passes(10)
     registry.join(0)
@@ -193,7 +196,8 @@ def test_a_prefix_that_nobody_can_read_gives_no_other(registry: Registry) -> Non
     registry.local.catch_up()
     registry.join(1)
     before = registry.local.view.ledger.number
-    registry.passes(1), registry.passes(1)
+    for _ in range(2):
+        registry.passes(1)
     assert prefix(registry, 1) is None and registry.local.view.ledger.number == before
 
 

@@ -20,7 +20,7 @@ from tests.support.tls import Secured, Shown, secured
 #: Written out once more, by hand: what each role may, beside what everybody may.
 EVERYBODY = {"abilities", "problem", "healthz", "authorities"}
 LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status", "underlay"}
-LISTS |= {"prefixes"}
+LISTS |= {"prefixes", "endpoints", "names"}
 NICS = {"nic.add", "nic.set", "nic.delete", "batch"}
 NETWORKS = {"network.add", "network.set", "network.delete"}
 READING = LISTS | {"imports", "settings", "history", "export", "metrics", "certificates", "watch", "certificate.renew", "pages"}
