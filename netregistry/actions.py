@@ -75,6 +75,7 @@ ACTIONS: dict[str, Action] = {
     "importer.hold": Action(imports.hold, lambda: schema(Reading)),
     "settings.set": Action(settings.set_, lambda: schema(Settings, Settings._fields, ())),
     "underlay.init": Action(underlay.init, lambda: schema(Underlay, Underlay._fields, ("prefix",))),
+    "underlay.release": Action(underlay.release, _nothing),
     "options.end": Action(ends.options, _nothing),
     "quarantine.end": Action(ends.quarantine, _nothing),
     "claims.sweep": Action(ends.sweep, _nothing),

@@ -190,10 +190,13 @@ class Leader:
     def _placed(self) -> Work:
         """Take the steps of the underlay that are due: several in one commit, and so many at a turn that others have theirs."""
         core, who = self._core, Identity("leader", "", self._name)
+        ends = self._steady.ends(core.view.settings.quarantine)
+        if ends:
+            self._due.ended(core.view, core.now(), LOOKED_AT)
         marked = self._due.some(LOOKED_AT)
         for _ in range(AT_A_TURN):
             draft, taken = Draft(core.view, "", who, core.now()), list[tuple[str, str]]()
-            placing = Placing(draft)
+            placing = Placing(draft, ends=ends)
             while marked and placing.advance(*marked[0]):
                 taken.append(marked.pop(0))
             if not taken:

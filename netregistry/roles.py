@@ -72,6 +72,7 @@ ROLES: dict[str, frozenset[str]] = {
     "importer.hold": IMPORTING,
     "settings.set": OPERATOR,
     "underlay.init": OPERATOR,
+    "underlay.release": OPERATOR,
     "batch": WRITING,
     "compact": OPERATOR,
     "report": NODE,

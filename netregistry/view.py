@@ -336,7 +336,7 @@ def due(value: Any) -> float:
     if isinstance(value, NodePrefix):
         return value.until
     if isinstance(value, Placement):
-        return min((each.until for each in value.endpoints if each.state == "retired"), default=0.0)
+        return min((each.until for each in value.endpoints if each.state == "retired" and each.cleared), default=0.0)
     return value.until if isinstance(value, Claim) and not value.used else 0.0
 
 
@@ -355,6 +355,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
     elif isinstance(value, Placement):
         for node in value.nodes:
             yield "placed", node
+        if any(each.state == "retired" and not each.cleared for each in value.endpoints):
+            yield ("uncleared",)
     elif isinstance(value, Name):
         yield "names", value.cluster, value.instance
     elif kind == "nics":

@@ -138,7 +138,7 @@ class Endpoint(NamedTuple):
 
     It is *wanted* until its node has confirmed that it is there; no name leads to it before. *retired*: no name leads to it any more, from
     the zone's ``generation`` on; it stays where it is until resolvers have forgotten it. *leaving*: since its node's prefix is of
-    ``generation`` that is told to remove it.
+    ``generation`` that is told to remove it. When that is confirmed it is forgotten, and its address never given again.
     """
 
     kind: str
@@ -147,6 +147,7 @@ class Endpoint(NamedTuple):
     state: Literal["wanted", "there", "retired", "leaving"] = "wanted"
     since: float = 0.0  #: when this state began
     generation: int = 0
+    cleared: float = 0.0  #: of a retired one: since when each name server has the zone without a name of it; 0: not yet
     until: float = 0.0  #: of a retired one: it stays until then, at least
 
     @property

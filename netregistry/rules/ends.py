@@ -14,7 +14,7 @@ from netregistry.model.claim import Claim
 from netregistry.model.codec import dump
 from netregistry.model.kinds import FOREVER
 from netregistry.model.nic import Nic
-from netregistry.model.underlay import NodePrefix
+from netregistry.model.underlay import NodePrefix, Placement
 from netregistry.request import Done
 from netregistry.rules import holders, underlay
 from netregistry.rules.claims import quarantined, settle
@@ -87,7 +87,7 @@ def orphans(view: View) -> Iterator[str]:
 
 def next_end(view: View) -> float:
     """Give the time at which ``wanted`` will have something that it has not now, if nothing changes and the clock is not set back."""
-    return min(view.first_end(Nic), view.first_end(Claim), view.first_end(NodePrefix))
+    return min(view.first_end(kind) for kind in (Nic, Claim, NodePrefix, Placement))
 
 
 def wanted(view: View, now: float, ends: bool = True, forgets: bool = True) -> tuple[str, ...]:

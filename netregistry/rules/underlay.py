@@ -6,12 +6,12 @@ reports, too, which do not touch the ledger: whoever writes a prefix tests that 
 
 from __future__ import annotations
 
-from ipaddress import IPv6Network
+from ipaddress import IPv6Address, IPv6Network
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model import keys
-from netregistry.model.codec import Invalid, read_fields, write
+from netregistry.model import keys, kinds
+from netregistry.model.codec import Invalid, read, read_fields, write
 from netregistry.model.underlay import NodePrefix, Underlay
 from netregistry.refusal import Refused
 from netregistry.request import Done
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from netregistry.draft import Draft
+    from netregistry.model.underlay import Endpoint, Placement
     from netregistry.request import Part
     from netregistry.view import View
 
+MOST_RESTING = 10_000  #: prefixes in quarantine that are looked at
 AT_ONCE = 50  #: prefixes that are given or taken back by one commit
+
+
+class _What(NamedTuple):
+    address: kinds.Address
 
 
 def init(draft: Draft, part: Part) -> Done:
@@ -96,6 +102,53 @@ def freed(draft: Draft, node: str) -> None:
         draft.put(key, before._replace(freed=draft.now, until=draft.now + underlay.rests, generation=before.generation + 1))
 
 
+def release(draft: Draft, part: Part) -> Done:
+    """End the quarantine of an endpoint's address, or of a prefix by its first address.
+
+    A node that is told to remove an address, and does not say that it has, is not waited for any more.
+    """
+    address = read(_What, {"address": part.target}).address
+    for key, prefix in draft.view.all("prefixes").items():
+        if IPv6Network(prefix.prefix).network_address == IPv6Address(address):
+            return _released(draft, key, prefix)
+    for key, placement in draft.view.all("endpoints").items():
+        for each in placement.endpoints:
+            if each.address == address:
+                return _let_go(draft, key, placement, each)
+    raise Refused("missing", f"{address} is no address of an endpoint, and no prefix of a node")
+
+
+def _released(draft: Draft, key: str, prefix: NodePrefix) -> Done:
+    if not prefix.freed:
+        raise Refused("in-use", f"{prefix.prefix} is in no quarantine: a node has it")
+    draft.expect(key)
+    draft.put(key, prefix._replace(until=draft.now))  # its endpoints come first, and the leader takes all of it away
+    for place in draft.view.members("placed", key.partition("/")[2]):
+        placement: Placement = draft.get(place)
+        kept = tuple(each for each in placement.endpoints if each.live or each.node != key.partition("/")[2])
+        draft.expect(place)
+        draft.put(place, placement._replace(endpoints=kept, generation=placement.generation + 1))
+    return Done(200, key, {"released": prefix.prefix})
+
+
+def _let_go(draft: Draft, key: str, placement: Placement, each: Endpoint) -> Done:
+    if each.live:
+        whose = f"{each.kind} of {placement.instance}"
+        raise Refused("in-use", f"{each.address} is in no quarantine: it is the {whose}")
+    of = keys.prefix(each.node)
+    prefix: NodePrefix | None = draft.get(of)
+    after: Endpoint | None = None
+    if each.state == "retired" and prefix is not None and draft.node(each.node) is not None:
+        draft.expect(of)
+        draft.put(of, prefix._replace(generation=prefix.generation + 1))
+        after = each._replace(state="leaving", since=draft.now, generation=prefix.generation + 1)
+    kept = tuple(after if one == each else one for one in placement.endpoints)
+    draft.expect(key)
+    found = tuple(one for one in kept if one is not None)
+    draft.put(key, placement._replace(endpoints=found, generation=placement.generation + 1))
+    return Done(200, key, {"released": each.address})
+
+
 def settle(draft: Draft, part: Part) -> Done:
     """Give prefixes to nodes that have none, take them from those that are forgotten, and let others have them after a quarantine.
 
@@ -135,9 +188,10 @@ def orphans(view: View) -> Iterator[str]:
 
 
 def over(view: View, now: float) -> Iterator[str]:
-    """Give the prefixes whose quarantine is over."""
-    for key in view.due(NodePrefix, now, AT_ONCE):
-        if view.node(key.partition("/")[2]) is None:
+    """Give the prefixes whose quarantine is over; one of which there are endpoints still comes behind these."""
+    for key in view.due(NodePrefix, now, MOST_RESTING):
+        node = key.partition("/")[2]
+        if view.node(node) is None and not view.has("placed", node):
             yield key
 
 

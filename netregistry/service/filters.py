@@ -229,6 +229,12 @@ ENDPOINTS = (
     ),
     _same("instance", SomeInstance, "those of instances of this name"),
     _same("cluster", kinds.Cluster, "those of this cluster"),
+    Filter(
+        "state",
+        Literal["wanted", "there", "retired", "leaving"],
+        "those that have one in this state",
+        lambda _sight, _key, placement, value: any(each.state == value for each in placement.endpoints),
+    ),
 )
 NAMES = (
     Filter(

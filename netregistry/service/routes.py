@@ -182,6 +182,9 @@ ROUTES = (
     _change("POST", "/v1/certificates/revoke", "certificate.revoke", "Revoke all certificates of one.", 200, _of(Holder), False),
     Route("GET", "/v1/underlay", "underlay", "Show the underlay, and how it is used.", 200, _of(answers.UnderlayItem)),
     _change("PUT", "/v1/underlay", "underlay.init", "Say which prefix nodes have a part of.", 200, _of(Underlay), False),
+    _change(
+        "DELETE", "/v1/underlay/quarantine/{label}", "underlay.release", "End the quarantine of an address or a prefix.", 200, None, False
+    ),
     _list("/v1/prefixes", "prefixes", "List the prefixes of nodes, by number.", answers.PrefixItem, ()),
     _list("/v1/endpoints", "endpoints", "List where instances' endpoints are.", answers.PlacementItem, _params(filters.ENDPOINTS)),
     _list("/v1/names", "names", "List names, and where they lead.", answers.NameItem, _params(filters.NAMES)),

@@ -6,8 +6,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
+from netregistry.model.underlay import Placement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from netregistry.model.nic import Nic
     from netregistry.stores.base import Batch
     from netregistry.view import View
@@ -78,6 +81,8 @@ class Marks:
             self._placed(view, rest)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
+        elif kind == "zones":  # a name server may have the zone now without what was retired
+            self._placements(view, view.members("uncleared"))
         elif kind == keys.UNDERLAY:
             self.all(view)
 
@@ -86,9 +91,16 @@ class Marks:
             self._marked[nic.cluster, nic.instance] = None
 
     def _placed(self, view: View, node: str) -> None:
-        for key in view.members("placed", node):
+        self._placements(view, view.members("placed", node))
+
+    def _placements(self, view: View, found: Iterable[str]) -> None:
+        for key in found:
             placement = view.get(key)
             self._marked[placement.cluster, placement.instance] = None
+
+    def ended(self, view: View, now: float, most: int) -> None:
+        """Mark those of which something retired has had its time."""
+        self._placements(view, view.due(Placement, now, most))
 
 
 def _another_life(view: View, key: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import FIRST, Confirmed, Name, NodePrefix, Placement, Zone
+from netregistry.model.underlay import FIRST, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
 from netregistry.stores.base import LARGEST, MOST, commit_size
 from netregistry.underlay import names, saga, sight
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from netregistry.draft import Draft
     from netregistry.model.underlay import Endpoint, Underlay
 
-NOTHING: frozenset[str] = frozenset()
-
 
 class Placing:
-    """Steps that are taken in a draft, as many as have room beside ``others``: tests and changes of the same commit."""
+    """Steps that are taken in a draft, as many as have room beside other ``tests`` and ``changes``, of ``size``, of the same commit.
 
-    def __init__(self, draft: Draft, tests: int = 0, changes: int = 0, size: int = 0) -> None:
-        self._draft, self._others = draft, (tests, changes, size)
+    ``ends``: what has had its time may be over by this clock.
+    """
+
+    def __init__(self, draft: Draft, tests: int = 0, changes: int = 0, size: int = 0, ends: bool = False) -> None:
+        self._draft, self._others, self._ends = draft, (tests, changes, size), ends
         self.underlay: Underlay | None = draft.get(keys.UNDERLAY)
 
     def advance(self, cluster: str, instance: str) -> bool:
@@ -55,7 +56,7 @@ class Placing:
             return
         before: Placement = draft.get(key) or Placement(cluster, instance)
         guest = sight.guest(draft, cluster, instance)
-        after = saga.step(before, guest, saga.World(self._confirmed, self._give, draft.now, underlay.rests))
+        after = saga.step(before, guest, self._world(underlay))
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)
@@ -124,9 +125,28 @@ class Placing:
 
     # -- what steps are made of
 
-    def _confirmed(self, node: str) -> frozenset[str]:
+    def _world(self, underlay: Underlay) -> saga.World:
+        zone: Zone = self._draft.get(keys.zone(underlay.zone)) or Zone()
+
+        def cleared(generation: int) -> bool:
+            needed = min(generation, zone.generation)  # of another zone than now, it may be of any
+            return all(each.generation >= needed for each in zone.published)
+
+        now, ttl = self._draft.now, float(underlay.ttl)
+        return saga.World(self._there, self._give, self._next_told, cleared, now, underlay.rests, ttl, self._ends)
+
+    def _there(self, node: str) -> There:
         said: Confirmed | None = self._draft.get(keys.confirmed(node))
-        return frozenset(said.there.addresses) if said is not None else NOTHING
+        return said.there if said is not None else There()
+
+    def _next_told(self, node: str) -> int:
+        """Give the generation of a node's prefix behind this commit, if the node is told anything by it; 0 for one that is gone."""
+        there, after = self._draft.view.get(keys.prefix(node)), self._draft.get(keys.prefix(node))
+        if there is None or after is None:
+            return 0
+        if self._draft.node(node) is None:
+            return 0
+        return int(after.generation if after.generation != there.generation else there.generation + 1)
 
     def _give(self, node: str) -> str:
         """Give a new address of a node's prefix; "" for none.

@@ -10,6 +10,9 @@ is known gives none.
 * **source gone**: the names lead to where it runs.
 
 Names never lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+What is retired stays until every name server has the zone without its names, resolvers have forgotten them, and a minimum age is over. Then
+its node is told to remove it, and when that is confirmed it is forgotten.
+
 Of two migrations at once the one that was told first is followed. A node without a lease says nothing, and takes nothing away either.
 """
 
@@ -18,10 +21,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model.underlay import Endpoint, Placement
+from netregistry.model.underlay import Endpoint, Placement, There
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -48,14 +51,20 @@ class Guest(NamedTuple):
 class World(NamedTuple):
     """What else a step is made of.
 
-    ``confirmed``: gives the addresses that are there on a node; ``give``: gives a new address of a node's prefix, "" where there is none
-    to give; ``now``: seconds since the epoch; ``rests``: seconds for which what is retired stays, at least.
+    ``there``: gives what a node has said of its addresses; ``give``: gives a new one of its prefix, "" where there is none to give;
+    ``told``: gives the generation of its prefix as this step is told, 0 where it has none, and nobody is to be told; ``cleared``: tells
+    whether each name server has the zone of a generation. ``rests``, ``ttl``: seconds for which what is retired stays, at least, and
+    behind its last name; ``ends``: that may be over by this clock.
     """
 
-    confirmed: Callable[[str], Container[str]]
+    there: Callable[[str], There]
     give: Callable[[str], str]
+    told: Callable[[str], int]
+    cleared: Callable[[int], bool]
     now: float
     rests: float
+    ttl: float
+    ends: bool = False
 
 
 def followed(leads: str, incoming: str, left: str, guest: Guest) -> tuple[str, str]:
@@ -85,7 +94,7 @@ def _moved(node: str, left: str, guest: Guest) -> str:
 
 def step(before: Placement, guest: Guest, world: World) -> Placement:
     """Give what a placement becomes; the same one where nothing is to be done."""
-    after = before
+    after = before._replace(endpoints=tuple(each for one in before.endpoints if (each := _aged(one, world)) is not None))
     for _ in range(4):  # what is decided makes something else possible: once, or twice where somebody else comes
         again = _step(after, guest, world)
         if again == after:
@@ -120,7 +129,7 @@ def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:
 
 
 def _confirmed(each: Endpoint, world: World) -> Endpoint:
-    if each.state == "wanted" and each.address in world.confirmed(each.node):
+    if each.state == "wanted" and each.address in world.there(each.node).addresses:
         return each._replace(state="there", since=world.now)
     return each
 
@@ -140,3 +149,18 @@ def _used(each: Endpoint, used: Mapping[str, tuple[str, ...] | None]) -> bool:
 
 def _retired(each: Endpoint, world: World) -> Endpoint:
     return each._replace(state="retired", since=world.now, until=world.now + world.rests)
+
+
+def _aged(each: Endpoint, world: World) -> Endpoint | None:
+    """Give what a retired endpoint, or one that is leaving, becomes; None: it is forgotten."""
+    if each.live:
+        return each
+    told = world.told(each.node)
+    if each.state == "leaving":
+        there = world.there(each.node)
+        return None if not told or (there.generation >= each.generation and each.address not in there.addresses) else each
+    if not each.cleared and world.cleared(each.generation):
+        each = each._replace(cleared=world.now, until=max(each.until, world.now + world.ttl))
+    if not each.cleared or not world.ends or world.now < each.until:
+        return each
+    return each._replace(state="leaving", since=world.now, generation=told) if told else None

@@ -67,7 +67,7 @@ class Checker:
             assert len(new) == len(after["endpoints"]), "one address twice"
             assert after.get("generation", 0) > (before or {}).get("generation", 0) or before is None
         for address, each in new.items():
-            node = self.state[f"prefixes/{each['node']}"] if f"prefixes/{each['node']}" in self.state else None
+            node = self.state.get(f"prefixes/{each['node']}")
             if address not in old:
                 assert node is not None, "an address of a node that has no prefix"
                 number = int(ipaddress.IPv6Address(address)) - int(ipaddress.IPv6Network(node["prefix"])[0])

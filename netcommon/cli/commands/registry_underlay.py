@@ -9,9 +9,11 @@ import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, fields, json_option, say, table
-from netcommon.cli.registry_client import client, show_change, text, whole
+from netcommon.cli.registry_client import client, node_of, show_change, text, whole
 from runtime.errors import NicInvalid
 from runtime.moment import local_time
+
+RESTING = ("retired", "leaving")  #: states of endpoints that are in quarantine
 
 dry_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
 
@@ -73,8 +75,8 @@ def show(app: App, as_json: bool) -> None:
 def where(app: App, name: str, as_json: bool) -> None:
     """Say where a name of an endpoint leads, or those of an instance.
 
-    For example netcommon registry underlay where web1: its endpoints, and what is wrong with them. Where a name leads is what the registry wants: the
-    name servers have it as soon as they can be reached.
+    For example netcommon registry underlay where web1: its endpoints, and what is wrong with them. It is what the registry wants: name
+    servers have it as soon as they can be reached.
     """
     with client(app) as asked:
         instances = {name}
@@ -91,13 +93,85 @@ def where(app: App, name: str, as_json: bool) -> None:
     if as_json:
         answer("registry", revision=revision, items=found)
         return
-    rows = [
-        (of["instance"], each["kind"], nodes.get(each["node"], each["node"]), each["address"], each["state"], leading.get(each["address"], ""))
-        for of in (item["placement"] for item in found)
-        for each in of["endpoints"]
-    ]
+
+    def row(of: Any, each: Any) -> tuple[Any, ...]:
+        node, address = nodes.get(each["node"], each["node"]), each["address"]
+        return of["instance"], each["kind"], node, address, each["state"], leading.get(address, "")
+
+    rows = [row(item["placement"], each) for item in found for each in item["placement"]["endpoints"]]
     say(table(("INSTANCE", "KIND", "NODE", "ADDRESS", "STATE", "NAME"), rows))
     _warn(problem for item in found for problem in item["problems"])
+
+
+@underlay.command("quarantine")
+@click.option("--release", default="", metavar="ADDRESS", help="End it for this address, or for the /64 that begins with it.")
+@dry_option
+@json_option
+@click.pass_obj
+def quarantine(app: App, release: str, dry_run: bool, as_json: bool) -> None:
+    """List what is given to nobody yet, and why.
+
+    Addresses that no name leads to any more, and /64s of forgotten nodes. --release ends it: an address goes from its node now, and a node
+    that does not say that one is gone is not waited for any more. Resolvers may remember it for as long as the TTL is.
+    """
+    with client(app) as asked:
+        if release:
+            said = asked.change("DELETE", f"underlay/quarantine/{release}", dry_run=dry_run)
+            show_change(said, f"{release} released", dry_run, as_json)
+            return
+        prefixes, revision = whole(asked, "prefixes")
+        placements = [item["placement"] for state in RESTING for item in whole(asked, "endpoints", state=state)[0]]
+        nodes = {item["node"]["uuid"]: item["node"]["name"] for item in asked.all("nodes")}
+    freed = [item for item in prefixes if item["prefix"]["freed"]]
+    found = {each["address"]: (of, each) for of in placements for each in of["endpoints"] if each["state"] in RESTING}
+    if as_json:
+        items = [{"instance": of["instance"], "cluster": of["cluster"], **each} for of, each in found.values()]
+        answer("registry", revision=revision, items=[*items, *freed])
+        return
+    rows = [_resting(of, each, nodes) for of, each in found.values()]
+    rows += [(item["prefix"]["prefix"], item["node"], "", f"until {local_time(item['prefix']['until'])}") for item in freed]
+    say(table(("WHAT", "NODE", "OF", "WHY"), rows) if rows else "nothing is in quarantine")
+
+
+def _resting(of: Any, each: Any, nodes: dict[str, str]) -> tuple[str, ...]:
+    if each["state"] == "leaving":
+        why = "its node has not said that it is gone"
+    elif each["cleared"]:
+        why = f"until {local_time(each['until'])}"
+    else:
+        why = f"until each name server has generation {each['generation']}"
+    return each["address"], nodes.get(each["node"], each["node"]), f"{of['instance']} {each['kind']}", why
+
+
+@underlay.command("fence")
+@click.argument("name", metavar="NODE")
+@click.option("--yes", is_flag=True, help="Do not ask for the node's name once more.")
+@json_option
+@click.pass_obj
+def fence(app: App, name: str, yes: bool, as_json: bool) -> None:
+    """Say of a node that is dead that no name is to lead there.
+
+    Turn it off first: the registry takes your word for it. What the node has reported goes, as by netcommon registry node fence --force;
+    names lead to where their guests run, and those of guests that run nowhere go. Its addresses stay in quarantine until it is back and
+    says that they are gone, or is forgotten.
+    """
+    with client(app) as asked:
+        item = node_of(asked, name)
+        shown = item["node"]["name"]
+        if not yes and _typed(f"{shown} is off? Type its name") != shown:
+            raise NicInvalid("NODE", name, "the node's name, typed once more, or --yes")
+        while True:
+            said = asked.change("POST", f"nodes/{item['node']['uuid']}/fence", None, item["revision"], force=True)
+            if not said.body["left"]:
+                break
+    show_change(said, f"node {shown} fenced: in a moment no name leads there", False, as_json)
+
+
+def _typed(question: str) -> str:
+    try:
+        return str(click.prompt(question, default="", show_default=False, err=True))
+    except click.Abort:
+        return ""
 
 
 def _warn(problems: Iterable[str]) -> None:

@@ -34,14 +34,14 @@ MAY = {
     | NICS
     | NETWORKS
     | {"node.join", "node.set", "node.fence", "node.forget", "claim.reserve", "claim.release", "importer.hold", "settings.set"}
-    | {"underlay.init"}
+    | {"underlay.init", "underlay.release"}
     | {"tokens", "token.add", "token.revoke", "certificate.revoke", "authority.add", "authority.retire", "backup", "compact"},
 }
 NAMES = {"operator": "ann", "importer": "gnt.example.com", "node": NODES[0], "reader": "bob"}
 PLACES = {"uuid": NODES[0], "kind": "macs", "scope": "none", "what": "aa:00:00:00:00:01", "cluster": "gnt.example.com", "label": "00000000"}
 
 #: Calls whose body cannot be wrong: they have none.
-REHEARSED = ("authority.retire", "token.revoke", "claim.release", "certificate.renew")
+REHEARSED = ("authority.retire", "token.revoke", "claim.release", "certificate.renew", "underlay.release")
 
 
 #: What a node could ask of itself.

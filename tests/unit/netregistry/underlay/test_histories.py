@@ -53,7 +53,9 @@ class History:
         self.registry.local.sign_on(node(number), f"{LIFE}0", 80_000.0)
 
     def step(self) -> None:
-        what = self.chance.choice(("move", "arrive", "fail", "crash", "start", "stop", "say", "say", "say", "say", "do", "do", "late", "time", "work"))
+        what = self.chance.choice(
+            ("move", "arrive", "fail", "crash", "start", "stop", "say", "say", "say", "say", "do", "do", "late", "time", "work")
+        )
         getattr(self, what)()
 
     # -- what happens to guests
@@ -108,7 +110,7 @@ class History:
                 self.service().ask("node.fence", NODES[number])
         else:
             self.up[number] = True
-            self.said[number] = {nic: "" for nic in self.nics}
+            self.said[number] = dict.fromkeys(self.nics, "")
             self.alive(number)
 
     # -- what nodes do and say
@@ -157,6 +159,14 @@ class History:
         service.local.work()
         self.registry.local.catch_up()
 
+    def end(self) -> None:
+        """Let nobody have a guest any more, and let all of it be forgotten."""
+        for number in self.nodes:
+            self.has[number].clear()
+        for _ in range(3):
+            self.settle()
+            self.registry.time += 150.0
+
     def settle(self) -> None:
         """Let everybody say what there is, and do what he is told."""
         for number in self.nodes:
@@ -188,3 +198,7 @@ def test_names_follow_guests_whatever_comes_when(seed: int) -> None:
             assert (f"web{place}-migrating" in leads) == bool(coming)
         elif not coming:
             assert f"web{place}-migrating" not in leads
+    history.end()
+    view = history.registry.local.view
+    assert view.all("endpoints") == view.all("names") == {}, "what nobody has is forgotten, all of it"
+    assert all(view.get(keys.confirmed(NODES[number])).there.addresses == () for number in history.nodes)
