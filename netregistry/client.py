@@ -275,9 +275,9 @@ class Client(Asker):
 
     # -- streams
 
-    def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
+    def watch(self, node: str, start: str = "", incarnation: str = "", underlay: bool = False) -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
-        connection, response = self._begun(SILENT, Question.stream(node, start, incarnation))
+        connection, response = self._begun(SILENT, Question.stream(node, start, incarnation, underlay))
         try:
             if response.status != 200:
                 raise problem(response.status, _body(response))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
+    from netregistry.model.underlay import NodePrefix
 
 What = Literal["nic", "network"]
 
@@ -200,7 +201,7 @@ class Stream:
         """Take all that concerns the node for told."""
         self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
-        self._prefix = view.at(keys.prefix(self.node))
+        self._prefix = self._prefix_at(view)
 
     def next(self, view: Known, batch: Changes) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
@@ -289,15 +290,19 @@ class Stream:
 
     def _tell_underlay(self, view: Known) -> Iterator[Line]:
         """Tell the node, if it has asked for that, what it is to have of the underlay: each step of that advances its prefix."""
-        key = keys.prefix(self.node)
-        at, before = view.at(key), self._prefix
+        at, before = self._prefix_at(view), self._prefix
         if not self._underlay or at == before:
             return
-        self._prefix, value = at, told.of(view, self.node)
-        if value is not None:
-            yield Line("change" if before else "enter", "underlay", self.node, value, f"{view.epoch}:{at}")
-        elif before:
+        self._prefix = at
+        if at:
+            yield Line("change" if before else "enter", "underlay", self.node, told.of(view, self.node), f"{view.epoch}:{at}")
+        else:
             yield Line("leave", "underlay", self.node, revision=f"{view.epoch}:{view.revision}")
+
+    def _prefix_at(self, view: Known) -> int:
+        """Give the revision of the node's prefix; 0 where it has none, or not any more."""
+        prefix: NodePrefix | None = view.get(keys.prefix(self.node))
+        return view.at(keys.prefix(self.node)) if prefix is not None and not prefix.freed else 0
 
     def _keep(self, view: Known, what: What, uuid: str, own: bool) -> None:
         if own:

@@ -14,7 +14,7 @@ from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, load, write
 from netregistry.model.history import Entry
 from netregistry.model.node import About
-from netregistry.model.underlay import Zone
+from netregistry.model.underlay import Confirmed, Speakers, Zone
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.roles import LEADER, ROLES
@@ -204,16 +204,19 @@ class Reader:
         nic: Nic = row.value
         return answers.NicItem(_shown(view, row), nic, state.shown(view, nic), nic.label)
 
-    def _node(self, view: View, row: Row) -> answers.NodeItem:
+    def _node(self, view: View, row: Row) -> Any:
+        """Give a node, with what it has said of the underlay, if it has."""
         node: Node = row.value
         alive, gone, said = view.alive(node.uuid), view.gone(node.uuid), view.reports(node.uuid)
         since = alive.since if alive else gone.since if gone else 0.0
         nics = len(view.members("on", node.uuid))
         missing, reports = state.missing_tags(view, node.uuid), view.shown_revision(keys.reports(node.uuid))
         about, life = (said.about, said.incarnation if said.epoch == view.epoch else "") if said else (About(), "")
-        return answers.NodeItem(
+        item = answers.NodeItem(
             _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
+        confirmed: Confirmed | None = view.get(keys.confirmed(node.uuid))
+        return item if confirmed is None else {**write(item), "underlay": write(confirmed.there)}
 
     # -- search
 
@@ -318,8 +321,13 @@ def _name(view: View, row: Row) -> answers.NameItem:
     return answers.NameItem(_shown(view, row), row.key.split("/")[2], row.value)
 
 
-def _report(view: View, row: Row) -> answers.ReportItem:
-    return answers.ReportItem(_shown(view, row), row.key.split("/")[1], row.value)
+def _report(view: View, row: Row) -> Any:
+    """Give a report, with what speaks for the NIC's guest, if anything does."""
+    node = row.key.split("/")[1]
+    item = answers.ReportItem(_shown(view, row), node, row.value)
+    speakers: Speakers | None = view.get(keys.speakers(node))
+    kinds = next((each.kinds for each in (speakers.nics if speakers is not None else ()) if each.nic == row.value.nic), ())
+    return {**write(item), "report": {**write(row.value), "endpoints": list(kinds)}} if kinds else item
 
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:

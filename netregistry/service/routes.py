@@ -15,7 +15,7 @@ from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
-from netregistry.model.underlay import Kinds, Underlay
+from netregistry.model.underlay import Kinds, There, Underlay
 from netregistry.rules.nodes import Reporting
 from netregistry.service import answers, filters
 from netregistry.service.filters import PAGING, Param
@@ -57,6 +57,24 @@ def _page(item: type) -> Callable[[], Schema]:
         return found
 
     return made
+
+
+def _reports() -> Schema:
+    found = _page(answers.ReportItem)()
+    found["properties"]["items"]["items"]["properties"]["report"]["properties"]["endpoints"] = describe(Kinds)
+    return found
+
+
+def _node() -> Schema:
+    found = schema(answers.NodeItem)
+    found["properties"]["underlay"] = schema(There)
+    return found
+
+
+def _nodes() -> Schema:
+    found = _page(answers.NodeItem)()
+    found["properties"]["items"]["items"] = _node()
+    return found
 
 
 def _of(made: type) -> Callable[[], Schema]:
@@ -146,9 +164,9 @@ ROUTES = (
     Route("GET", "/v1/nics/{uuid}", "nic", "Show a NIC.", 200, _of(answers.NicItem)),
     _change("PATCH", "/v1/nics/{uuid}", "nic.set", "Change fields of a NIC.", 200, _of(Nic), True),
     _change("DELETE", "/v1/nics/{uuid}", "nic.delete", "Delete a NIC, and free what it has.", 200, _of(Nic), True),
-    _list("/v1/nodes", "nodes", "List nodes.", answers.NodeItem, _params(filters.NODES)),
+    Route("GET", "/v1/nodes", "nodes", "List nodes.", 200, _nodes, (*_params(filters.NODES), *PAGING)),
     _change("POST", "/v1/nodes", "node.join", "Let a node join.", 201, _of(Node), False),
-    Route("GET", "/v1/nodes/{uuid}", "node", "Show a node.", 200, _of(answers.NodeItem)),
+    Route("GET", "/v1/nodes/{uuid}", "node", "Show a node.", 200, _node),
     _change("PATCH", "/v1/nodes/{uuid}", "node.set", "Change what is said of a node.", 200, _of(Node), True),
     _change("DELETE", "/v1/nodes/{uuid}", "node.forget", "Forget a node.", 200, _forgotten, True),
     _change("POST", "/v1/nodes/{uuid}/fence", "node.fence", "Say that a node is off, and has no NIC any more.", 200, _fenced, True),
@@ -163,7 +181,7 @@ ROUTES = (
         (),
         _of(answers.Heartbeat),
     ),
-    _list("/v1/reports", "reports", "List what nodes say of NICs.", answers.ReportItem, _params(filters.REPORTS)),
+    Route("GET", "/v1/reports", "reports", "List what nodes say of NICs.", 200, _reports, (*_params(filters.REPORTS), *PAGING)),
     _list("/v1/claims", "claims", "List MACs and addresses that were ever used.", answers.ClaimItem, _params(filters.CLAIMS)),
     _change("PUT", "/v1/claims/{kind}/{scope}/{what}", "claim.reserve", "Keep a MAC or an address.", 200, _of(Claim), False),
     _change("DELETE", "/v1/claims/{kind}/{scope}/{what}", "claim.release", "Let it be given out again.", 200, None, False),

@@ -132,8 +132,17 @@ class Placing:
             needed = min(generation, zone.generation)  # of another zone than now, it may be of any
             return all(each.generation >= needed for each in zone.published)
 
-        now, ttl = self._draft.now, float(underlay.ttl)
-        return saga.World(self._there, self._give, self._next_told, cleared, now, underlay.rests, ttl, self._ends)
+        return saga.World(
+            there=self._there,
+            give=self._give,
+            told=self._next_told,
+            cleared=cleared,
+            now=self._draft.now,
+            rests=underlay.rests,
+            ttl=float(underlay.ttl),
+            served=bool(zone.published),
+            ends=self._ends,
+        )
 
     def _there(self, node: str) -> There:
         said: Confirmed | None = self._draft.get(keys.confirmed(node))

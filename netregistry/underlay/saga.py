@@ -54,7 +54,7 @@ class World(NamedTuple):
     ``there``: gives what a node has said of its addresses; ``give``: gives a new one of its prefix, "" where there is none to give;
     ``told``: gives the generation of its prefix as this step is told, 0 where it has none, and nobody is to be told; ``cleared``: tells
     whether each name server has the zone of a generation. ``rests``, ``ttl``: seconds for which what is retired stays, at least, and
-    behind its last name; ``ends``: that may be over by this clock.
+    behind its last name; ``served``: there are name servers; ``ends``: that may be over by this clock.
     """
 
     there: Callable[[str], There]
@@ -64,6 +64,7 @@ class World(NamedTuple):
     now: float
     rests: float
     ttl: float
+    served: bool
     ends: bool = False
 
 
@@ -148,7 +149,8 @@ def _used(each: Endpoint, used: Mapping[str, tuple[str, ...] | None]) -> bool:
 
 
 def _retired(each: Endpoint, world: World) -> Endpoint:
-    return each._replace(state="retired", since=world.now, until=world.now + world.rests)
+    cleared = 0.0 if world.served else world.now
+    return each._replace(state="retired", since=world.now, cleared=cleared, until=world.now + world.rests)
 
 
 def _aged(each: Endpoint, world: World) -> Endpoint | None:

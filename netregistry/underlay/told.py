@@ -19,12 +19,10 @@ class Known(Protocol):
     def members(self, name: str, *of: str) -> tuple[str, ...]: ...
 
 
-def of(view: Known, node: str) -> dict[str, Any] | None:
-    """Give a node's prefix, and the endpoints that are to be there, those that are retired too; None where it has no prefix."""
-    underlay: Underlay | None = view.get(keys.UNDERLAY)
-    prefix: NodePrefix | None = view.get(keys.prefix(node))
-    if underlay is None or prefix is None or prefix.freed:
-        return None
+def of(view: Known, node: str) -> dict[str, Any]:
+    """Give the prefix of a node that has one, and the endpoints that are to be there, those that are retired too."""
+    underlay: Underlay = view.get(keys.UNDERLAY)
+    prefix: NodePrefix = view.get(keys.prefix(node))
     placements: list[Placement] = [view.get(key) for key in sorted(view.members("placed", node))]
     shown = [
         _endpoint(view, placement, each, underlay.zone)

@@ -82,7 +82,8 @@ def where(app: App, name: str, as_json: bool) -> None:
         instances = {name}
         if "." in name:
             instances |= {item["leads"]["instance"] for item in whole(asked, "names", name=name)[0]}
-        found, revision, leading = [], "", {}
+        found, revision = list[Any](), ""
+        leading: dict[str, str] = {}
         for instance in sorted(instances):
             items, revision = whole(asked, "endpoints", instance=instance)
             found += items

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ class History:
         service = self.service()
         service.local.catch_up()
         nics = [{"nic": nic, "state": state, "endpoints": ["console"]} for nic, state in states.items() if state]
-        body = {"after": service.local.view.shown_revision(keys.reports(NODES[number])), "nics": nics}
+        body: dict[str, Any] = {"after": service.local.view.shown_revision(keys.reports(NODES[number])), "nics": nics}
         body["removed"] = [nic for nic, state in states.items() if not state]
         generation, addresses = self.addresses[number]
         if generation:
