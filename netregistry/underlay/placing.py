@@ -64,6 +64,7 @@ class Placing:
         moved = self._named(underlay, after)
         if moved is None and after == before:
             return
+        draft.expect(key)  # also where names alone change: what they lead to must be as it is
         generation = moved or 0
         told = _told(before, after)
         if moved is not None:
@@ -72,12 +73,10 @@ class Placing:
             zone: Zone = draft.get(keys.zone(underlay.zone)) or Zone()
             new = frozenset(each.address for each in before.endpoints if each.state == "retired")
             after = after._replace(endpoints=tuple(_dated(each, new, generation or zone.generation) for each in after.endpoints))
-        if after != before:
-            draft.expect(key)
-            if after.endpoints:
-                draft.put(key, after)
-            elif draft.get(key) is not None:
-                draft.delete(key)
+        if after != before and after.endpoints:
+            draft.put(key, after)
+        elif after != before and draft.get(key) is not None:
+            draft.delete(key)
         for node in sorted(told):
             self._tell(node)
 
