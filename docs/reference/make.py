@@ -26,6 +26,7 @@ from netcommon.operations import kind  # noqa: E402
 from netcommon.operations.base import Operation  # noqa: E402
 from netcommon.operations.kinds import KINDS  # noqa: E402
 from netcommon.plan.planner import plan  # noqa: E402
+from netcommon.plan.underlay import plan as plan_underlay  # noqa: E402
 from netcommon.settings.model import Settings  # noqa: E402
 from netcommon.settings.schema import KEYS, Key  # noqa: E402
 from netcommon.settings.types import REPAIRS  # noqa: E402
@@ -35,6 +36,7 @@ from netregistry.service.filters import PAGING, USUAL  # noqa: E402
 from netregistry.service.openapi import IF_MATCH, KEY, ROLE  # noqa: E402
 from netregistry.service.routes import DRY, ROUTES  # noqa: E402
 from runtime.environment import nic_from_environment  # noqa: E402
+from runtime.underlay import Underlay  # noqa: E402
 from tests import golden  # noqa: E402
 
 MADE = "<!-- Made by docs/reference/make.py from the program: change it there, and run that. -->\n"
@@ -55,6 +57,7 @@ TABLES = {
     "dns": "[Records in the DNS](../dns.md), made by the hook on the master.",
     "networks.*": """`[networks.NAME]`, by a network's name or UUID: what its [guests are
 told](../dhcp.md#what-guests-are-told-of-their-network). It has the options of [nic] too, for the NICs in the network.""",
+    "underlay": "The node's part of an [underlay](../underlay.md).",
     "agent": "[The agent](../agent.md). The hooks have no use for these.",
     "registry": "A [registry](../registry.md#the-agents-side) that the node has joined; of the machine that keeps one, [who else is let in]"
     "(../registry.md#other-machines). The hooks have no use for these.",
@@ -223,6 +226,10 @@ def settings() -> str:
     return text + SETTINGS_END.format(words=", ".join(f"`{word}`" for word in REPAIRS))
 
 
+#: What no NIC has: the node's own.
+UNDERLAY = Underlay("", "", 0, "2001:db8:0:1::/64")
+
+
 def samples() -> dict[str, Operation]:
     """Return one operation of each kind, as the planner makes it for NICS, or else for a golden case.
 
@@ -234,6 +241,7 @@ def samples() -> dict[str, Operation]:
     for variables, chosen in product(described, SETTINGS_OF):
         for one in plan(nic_from_environment(variables), chosen):
             found.setdefault(one.KIND, one)
+    found |= {one.KIND: one for one in plan_underlay(UNDERLAY, "lo")[:2]}
     if missing := {*KINDS} - {*found}:
         raise LookupError(f"no NIC of tests/golden, nor of NICS here, has operations of the kinds {', '.join(sorted(missing))}")
     return {name: found[name] for name in KINDS}

@@ -56,6 +56,7 @@ class Settings(NamedTuple):
     registry_addresses: tuple[str, ...] = ()  #: "https://HOST:PORT"; (): those of the join
     registry_listen: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"
     registry_names: tuple[str, ...] = ()  #: (): the machine's own
+    underlay_device: str = "lo"  #: which has the node's addresses of an underlay
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
     extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``
     broken: str = ""  #: why the file cannot be used: these are the defaults then, or an earlier file's, and no NIC is made anew by them

@@ -10,7 +10,7 @@ from _socket import AF_INET, AF_INET6
 from netcommon.operations.kinds import REPAIRED
 from netcommon.options.model import DEFAULTS
 from netcommon.options.schema import OPTIONS
-from netcommon.options.types import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
+from netcommon.options.types import Bits, Choice, Interface, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.settings.network_types import Host, Resolvers, Routes, Search
 from netcommon.settings.types import (
     REPAIRS,
@@ -133,6 +133,7 @@ KEYS: tuple[Key, ...] = (
     Key("registry", "addresses", "registry_addresses", Urls(), "where the registry is, tried in turn; none: those that it was joined by"),
     Key("registry", "listen", "registry_listen", Listens(), "on the registry's machine: where its service lets others in by TLS"),
     Key("registry", "names", "registry_names", Names(), "on the registry's machine: the names in its certificate; none: the machine's own"),
+    Key("underlay", "device", "underlay_device", Interface(), "the device that has the node's addresses of an underlay"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),
     Key("extensions.*", "repair", "extensions", Choice(REPAIRS), "as in [repair], for its own kinds of operations", "repair"),
