@@ -10,8 +10,9 @@ from netregistry.model.importing import Reading
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
+from netregistry.model.underlay import Underlay
 from netregistry.request import Part
-from netregistry.rules import authorities, ends, holders, imports, networks, nics, nodes, reservations, settings, tokens
+from netregistry.rules import authorities, ends, holders, imports, networks, nics, nodes, reservations, settings, tokens, underlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,9 +74,12 @@ ACTIONS: dict[str, Action] = {
     "node.forget": Action(nodes.forget, _deletion),
     "importer.hold": Action(imports.hold, lambda: schema(Reading)),
     "settings.set": Action(settings.set_, lambda: schema(Settings, Settings._fields, ())),
+    "underlay.init": Action(underlay.init, lambda: schema(Underlay, Underlay._fields, ("prefix",))),
+    "underlay.release": Action(underlay.release, _nothing),
     "options.end": Action(ends.options, _nothing),
     "quarantine.end": Action(ends.quarantine, _nothing),
     "claims.sweep": Action(ends.sweep, _nothing),
+    "underlay.settle": Action(underlay.settle, _nothing),
     "token.add": Action(tokens.add, lambda: schema(tokens.NewToken)),
     "token.revoke": Action(tokens.revoke, _nothing),
     "certificate.join": Action(tokens.join, lambda: schema(tokens.Joining)),

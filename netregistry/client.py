@@ -120,9 +120,9 @@ class Question(NamedTuple):
         return self._replace(query={**self.query, "cursor": page["next"]}) if page["next"] else None
 
     @classmethod
-    def stream(cls, node: str, start: str = "", incarnation: str = "") -> Question:
-        """Ask for the stream of a node."""
-        query = {"node": node, "from": start, "incarnation": incarnation}
+    def stream(cls, node: str, start: str = "", incarnation: str = "", underlay: bool = False) -> Question:
+        """Ask for the stream of a node. ``underlay``: also for what that is to have of it, of a service that can tell (GET /v1)."""
+        query = {"node": node, "from": start, "incarnation": incarnation, "underlay": "1" if underlay else ""}
         return cls("GET", "watch", {name: value for name, value in query.items() if value})
 
 
@@ -275,9 +275,9 @@ class Client(Asker):
 
     # -- streams
 
-    def watch(self, node: str, start: str = "", incarnation: str = "") -> Generator[dict[str, Any], None, None]:
+    def watch(self, node: str, start: str = "", incarnation: str = "", underlay: bool = False) -> Generator[dict[str, Any], None, None]:
         """Give the lines of a node's stream, signs of life too. Ends where the service ends it; raises TryAgain where it is cut off."""
-        connection, response = self._begun(SILENT, Question.stream(node, start, incarnation))
+        connection, response = self._begun(SILENT, Question.stream(node, start, incarnation, underlay))
         try:
             if response.status != 200:
                 raise problem(response.status, _body(response))

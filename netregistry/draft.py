@@ -39,6 +39,7 @@ class Draft:
         self.view, self.request, self.who, self.now = view, request, who, now
         self._after: dict[str, Any] = {}
         self._expected: dict[str, int] = {}
+        self._laid: set[str] = set()  # keys that another part of the commit changes
         self._made = 0
 
     # -- reading, with what was changed
@@ -124,6 +125,21 @@ class Draft:
         """Give a number from 0 on that is below ``below``, by chance: the request's."""
         return int.from_bytes(hashlib.sha256(f"{self.request}/{of}".encode()).digest()[:16], "big") % below
 
+    # -- a part of it
+
+    def lay(self, key: str, value: Any) -> None:
+        """Take an object for written: another part of the same commit writes it."""
+        self._after[key] = value
+        self._laid.add(key)
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, int]]:
+        """Give what was changed and is tested so far, to go back to it."""
+        return dict(self._after), dict(self._expected)
+
+    def restore(self, kept: tuple[dict[str, Any], dict[str, int]]) -> None:
+        """Take back what was changed since ``kept``."""
+        self._after, self._expected = dict(kept[0]), dict(kept[1])
+
     # -- what comes of it
 
     @property
@@ -131,6 +147,12 @@ class Draft:
         """What differs from before."""
         found = ((key, self.view.get(key), after) for key, after in self._after.items())
         return tuple(Change(key, write(before), write(after)) for key, before, after in found if before != after)
+
+    def bare(self) -> Commit:
+        """Give the commit of what is no wish of anybody, and has neither history nor number: whoever makes it tests what it changes."""
+        tests = tuple(Expect(key, revision) for key, revision in self._expected.items())
+        own = ((key, value) for key, value in self._after.items() if key not in self._laid)
+        return Commit(tests, tuple(Delete(key) if value is None else Put(key, dump(value)) for key, value in own))
 
     def commit(self, action: str, target: str, status: int, body: Any, asked: str = "") -> Commit:
         """Give the commit, with its entry of the history: of what is wanted. Raises Refused."""

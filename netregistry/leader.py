@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from netregistry.core import BACK, LATE, CatchUp, Committed, Compact, Forgotten, Grant, Granted, Oldest, Some
-from netregistry.draft import Commit
+from netregistry.draft import Commit, Draft
 from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, load
 from netregistry.model.history import Entry, Identity
@@ -23,12 +23,15 @@ from netregistry.rules import ends
 from netregistry.rules.nodes import SETTLING
 from netregistry.steady import JUMP, Steady, written
 from netregistry.stores.base import Delete, Expect, Put
+from netregistry.underlay.marks import Marks
+from netregistry.underlay.placing import Placing
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
+    from netregistry.stores.base import Batch
     from netregistry.view import View
 
     Work = Generator[Effect, Result, None]
@@ -38,6 +41,7 @@ AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of
 TRIMMED = 10  #: commits that cut the history
 CLOCK_KEPT = 600.0  #: seconds from one writing of since when the clock has gone without a jump to the next
 EVERY = 60.0  #: seconds from one look at the history's length to the next
+LOOKED_AT = 500  #: instances at a turn, to see whether a step of the underlay is due
 FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
 LONGEST_WAIT = 60.0  #: seconds for which nodes are waited for at most, however the clock is set meanwhile
 MOST_SETTLING = 10_000  #: reports whose time is counted at once; those beyond wait for these
@@ -68,12 +72,17 @@ class Leader:
         self._settling: dict[
             tuple[str, float], float
         ] = {}  # a report that is to be settled, as it says so -> since when that is known here
+        self._due = Marks()  # of whom a step of the underlay may be due
 
     def elected(self, seconds: float) -> Generator[Effect, Result, int]:
         """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
         lease = cast("Granted", (yield Grant(seconds))).lease
         result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
         return lease if isinstance(result, Committed) else 0
+
+    def hear(self, batch: Batch | None) -> None:
+        """Take in what the view has taken in, also while another one leads: one commit; None: all of it anew."""
+        self._due.hear(self._core.view, batch)
 
     def begin(self) -> None:
         """Hold the clock against what is written in the registry."""
@@ -113,7 +122,7 @@ class Leader:
         now, view, rest = self._core.now(), self._core.view, self._rest
         if rest is None or rest.view is not view or rest.revision != view.revision or self._floor < self._old:
             return False
-        return rest.since <= now < min(rest.until, self._looked + EVERY) and now >= self._looked
+        return not self._due and rest.since <= now < min(rest.until, self._looked + EVERY) and now >= self._looked
 
     def work(self) -> Work:
         """Do all that is due; also where the store takes nothing, let it forget."""
@@ -127,12 +136,14 @@ class Leader:
         due, undone = yield from self._requests()
         refused = refused or undone
         noted = yield from self._noted_or_swept()
+        yield from self._placed()
         settled = min(self._settling.values(), default=float("inf")) + SETTLING
         until = min(self._next_end(view), settled, latest)
         self._rest = None if due or noted else Rest(view, view.revision, began, until)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             yield from self._clock_kept(now)
+            self._due.all(view)  # whose name another one had may have it now
             more = yield from self._trimmed()
             self._looked = float("-inf") if more else now
         if refused is not None:
@@ -176,6 +187,30 @@ class Leader:
                 yield CatchUp(result.revision)
         return commit is not None
 
+    def _placed(self) -> Work:
+        """Take the steps of the underlay that are due: several in one commit, and so many at a turn that others have theirs."""
+        core, who = self._core, Identity("leader", "", self._name)
+        ends = self._steady.ends(core.view.settings.quarantine)
+        if ends:
+            self._due.ended(core.view, core.now(), LOOKED_AT)
+        marked = self._due.some(LOOKED_AT)
+        for _ in range(AT_A_TURN):
+            draft, taken = Draft(core.view, "", who, core.now()), list[tuple[str, str]]()
+            placing = Placing(draft, ends=ends)
+            while marked and placing.advance(*marked[0]):
+                taken.append(marked.pop(0))
+            if not taken:
+                if not marked:
+                    return
+                taken = [marked.pop(0)]  # something of it cannot be read, and nothing is written over that
+            commit = draft.bare()
+            result = (yield commit) if commit.changes else None
+            if result is None or isinstance(result, Committed):
+                for instance in taken:
+                    self._due.over(instance)
+            if commit.changes:
+                yield CatchUp(result.revision if isinstance(result, Committed) else 0)
+
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""
         view = self._core.view
@@ -209,7 +244,7 @@ class Leader:
         for (node,) in view.groups("on"):
             if view.node(node) is None:
                 left.setdefault(node, []).extend(view.members("on", node))
-        for kind in ("reports", "gone"):
+        for kind in ("reports", "gone", "speakers", "confirmed"):
             for key in tuple(view.all(kind)):
                 node = key.partition("/")[2]
                 if view.node(node) is None:

@@ -150,6 +150,7 @@ class Local:
             while self._watch is not None and not 0 < revision <= self.view.revision:
                 batch = self._watch.next(WAITED if revision else 0.0)
                 self.view.apply(batch)
+                self.leader.hear(batch)
                 if not batch.changes:
                     return
                 if self._heard is not None:
@@ -170,6 +171,7 @@ class Local:
                 revision = compacted.floor if revision else 0
                 continue
             break
+        self.leader.hear(None)
         if self._heard is not None:
             self._heard(None)
 

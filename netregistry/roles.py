@@ -42,6 +42,10 @@ ROLES: dict[str, frozenset[str]] = {
     "conflicts": ALL,
     "find": ALL,
     "status": ALL,
+    "underlay": ALL,
+    "prefixes": ALL,
+    "endpoints": ALL,
+    "names": ALL,
     "imports": IMPORTS_TOO,
     "settings": LOOKING,
     "history": LOOKING,
@@ -67,6 +71,8 @@ ROLES: dict[str, frozenset[str]] = {
     "node.forget": OPERATOR,
     "importer.hold": IMPORTING,
     "settings.set": OPERATOR,
+    "underlay.init": OPERATOR,
+    "underlay.release": OPERATOR,
     "batch": WRITING,
     "compact": OPERATOR,
     "report": NODE,
@@ -84,6 +90,7 @@ ROLES: dict[str, frozenset[str]] = {
     "quarantine.end": LEADER,
     "claims.sweep": LEADER,
     "certificates.sweep": LEADER,
+    "underlay.settle": LEADER,
 }
 
 

@@ -10,6 +10,8 @@ A line is ``enter`` (the whole value, but for what a network does not give out),
 The operator's values are the options, as earlier versions have said alone, and what else a node keeps of the NIC beside them: a file that
 has only a part must not be taken for the NIC at its revision.
 
+A node that asks for it is told its underlay, as a whole: its prefix, and the endpoints that are to be there with their names.
+
 A stream keeps in mind which of the node's own it has told. Of the cluster's it keeps nothing: a cluster may have thousands, and thousands
 of nodes. What was told of these before a commit is worked out of what that has changed.
 """
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from netregistry.model import keys
 from netregistry.model.codec import write
+from netregistry.underlay import told
 from netregistry.view import groups
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
+    from netregistry.model.underlay import NodePrefix
 
 What = Literal["nic", "network"]
 
@@ -77,7 +81,7 @@ class Line(NamedTuple):
     """One line of a stream. ``revision``: EPOCH:REVISION of what it tells; of ``ready``: up to which all was told."""
 
     event: Literal["enter", "change", "leave", "ready"]
-    what: Literal["nic", "network", "options", ""] = ""
+    what: Literal["nic", "network", "options", "underlay", ""] = ""
     uuid: str = ""
     value: Any = None
     revision: str = ""
@@ -90,7 +94,7 @@ def hearers(view: Known, batch: Changes) -> Iterable[str]:
     clusters: dict[str, None] = {}
     for change in batch.changes:
         kind, _, rest = change.key.partition("/")
-        if kind in ("nodes", "seen"):
+        if kind in ("nodes", "seen", "prefixes"):
             found[rest.partition("/")[0]] = None
         elif kind == "nics":
             for nic in (view.replaced[change.key][0], view.get(change.key)):
@@ -177,8 +181,9 @@ class Before:
 class Stream:
     """What one node is told. Of one commit, or of one view, it is told in an order that nothing else has a say in."""
 
-    def __init__(self, node: str) -> None:
-        self.node = node
+    def __init__(self, node: str, underlay: bool = False) -> None:
+        self.node, self._underlay = node, underlay
+        self._prefix = 0  # the revision of the node's prefix that was told
         self._told: dict[tuple[What, str], int] = {}  # the node's own NICs, and their networks -> revision of the value
 
     def begin(self, view: Known) -> Iterator[Line]:
@@ -190,18 +195,23 @@ class Stream:
         clusters = self._clusters(view)
         found = view.count("on", self.node) + view.count("mastered", f"node:{self.node}")
         found += sum(view.count("ahead", cluster) for cluster in clusters)
-        return found + sum(of in clusters for of, _network in view.groups("within"))
+        return found + sum(of in clusters for of, _network in view.groups("within")) + self._underlay
 
     def assume(self, view: Known) -> None:
         """Take all that concerns the node for told."""
         self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
+        self._prefix = self._prefix_at(view)
 
     def next(self, view: Known, batch: Changes) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
 
         A network enters before its NICs, and leaves after them.
         """
+        yield from self._next(view, batch)
+        yield from self._tell_underlay(view)
+
+    def _next(self, view: Known, batch: Changes) -> Iterator[Line]:
         nics: dict[str, None] = {}
         networks: dict[str, None] = {}
         clusters = self._clusters(view)
@@ -261,6 +271,7 @@ class Stream:
             yield from _line(view, "options", uuid, False, ahead[uuid])
         for uuid in sorted(networks.keys() - frozenset(concerned)):
             yield from self._tell_network(view, uuid, False, False, networks[uuid])
+        yield from self._tell_underlay(view)
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
     def _about(self, view: Known, uuid: str) -> Iterator[Line]:
@@ -276,6 +287,22 @@ class Stream:
     def _tell_network(self, view: Known, uuid: str, concerned: bool, own: bool, told: int | None) -> Iterator[Line]:
         yield from _line(view, "network", uuid, concerned, told)
         self._keep(view, "network", uuid, own)
+
+    def _tell_underlay(self, view: Known) -> Iterator[Line]:
+        """Tell the node, if it has asked for that, what it is to have of the underlay: each step of that advances its prefix."""
+        at, before = self._prefix_at(view), self._prefix
+        if not self._underlay or at == before:
+            return
+        self._prefix = at
+        if at:
+            yield Line("change" if before else "enter", "underlay", self.node, told.of(view, self.node), f"{view.epoch}:{at}")
+        else:
+            yield Line("leave", "underlay", self.node, revision=f"{view.epoch}:{view.revision}")
+
+    def _prefix_at(self, view: Known) -> int:
+        """Give the revision of the node's prefix; 0 where it has none, or not any more."""
+        prefix: NodePrefix | None = view.get(keys.prefix(self.node))
+        return view.at(keys.prefix(self.node)) if prefix is not None and not prefix.freed else 0
 
     def _keep(self, view: Known, what: What, uuid: str, own: bool) -> None:
         if own:

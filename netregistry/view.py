@@ -28,6 +28,7 @@ from netregistry.model.history import Ledger, Settings
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
+from netregistry.model.underlay import Name, NodePrefix, Placement, Underlay
 from netregistry.pool import REPORTED, Joined, Place, Pool
 
 if TYPE_CHECKING:
@@ -288,6 +289,10 @@ class View:
     def claim(self, key: str) -> Claim | None:
         return cast("Claim | None", self.get(key))
 
+    @property
+    def underlay(self) -> Underlay | None:
+        return cast("Underlay | None", self.get(keys.UNDERLAY))
+
     def reports(self, node: str) -> Reports | None:
         return cast("Reports | None", self.get(keys.reports(node)))
 
@@ -328,6 +333,10 @@ def due(value: Any) -> float:
         return min((each.until for each in value.options if each.until), default=0.0)
     if isinstance(value, Report):
         return value.settles
+    if isinstance(value, NodePrefix):
+        return value.until
+    if isinstance(value, Placement):
+        return min((each.until for each in value.endpoints if each.state == "retired" and each.cleared), default=0.0)
     return value.until if isinstance(value, Claim) and not value.used else 0.0
 
 
@@ -343,6 +352,13 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield ("used",)
         if value.holder and value.last:
             yield "kept", value.last
+    elif isinstance(value, Placement):
+        for node in value.nodes:
+            yield "placed", node
+        if any(each.state == "retired" and not each.cleared for each in value.endpoints):
+            yield ("uncleared",)
+    elif isinstance(value, Name):
+        yield "names", value.cluster, value.instance
     elif kind == "nics":
         if value.network:
             yield "network", value.network

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
+from urllib.parse import quote
 
 from netregistry.model.certificate import Authority, Holder, Token
 from netregistry.model.claim import Claim
 from netregistry.model.history import Clock, Entry, Ledger, Settings
 from netregistry.model.importing import Import
+from netregistry.model.kinds import NO_SCOPE
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
+from netregistry.model.underlay import Confirmed, Name, NodePrefix, Placement, Speakers, Underlay, Zone
 
-LEDGER, SETTINGS, LEADER, CLOCK = "ledger", "settings", "leader", "clock"
+LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY = "ledger", "settings", "leader", "clock", "underlay"
+
+LONGEST_SHOWN = 200  #: characters of an instance's name in a key
 
 #: The first part of a key -> the type of its value.
 TYPES: dict[str, Any] = {
@@ -33,9 +39,18 @@ TYPES: dict[str, Any] = {
     LEDGER: Ledger,
     SETTINGS: Settings,
     CLOCK: Clock,
+    UNDERLAY: Underlay,
+    "prefixes": NodePrefix,
+    "speakers": Speakers,
+    "confirmed": Confirmed,
+    "endpoints": Placement,
+    "names": Name,
+    "zones": Zone,
 }
 #: What history covers, and no commit changes without the ledger.
-WANTED = frozenset(("networks", "nics", "nodes", "macs", "addresses", "imports", "authorities", "certificates", "tokens", SETTINGS))
+WANTED = frozenset(
+    ("networks", "nics", "nodes", "macs", "addresses", "imports", "authorities", "certificates", "tokens", SETTINGS, UNDERLAY)
+)
 
 
 def kind(key: str) -> str:
@@ -85,6 +100,32 @@ def alive(node: str) -> str:
 
 def gone(node: str) -> str:
     return f"gone/{node}"
+
+
+def prefix(node: str) -> str:
+    return f"prefixes/{node}"
+
+
+def speakers(node: str) -> str:
+    return f"speakers/{node}"
+
+
+def confirmed(node: str) -> str:
+    return f"confirmed/{node}"
+
+
+def placement(cluster: str, instance: str) -> str:
+    """Give the key of an instance's endpoints: with its name, where a key can have that."""
+    shown = quote(instance, safe="")
+    return f"endpoints/{cluster or NO_SCOPE}/{shown if len(shown) <= LONGEST_SHOWN else sha256(instance.encode()).hexdigest()}"
+
+
+def name(zone: str, name: str) -> str:
+    return f"names/{zone}/{name}"
+
+
+def zone(zone: str) -> str:
+    return f"zones/{zone}"
 
 
 def mac(scope: str, mac: str) -> str:

@@ -14,8 +14,9 @@ from netregistry.model.claim import Claim
 from netregistry.model.codec import dump
 from netregistry.model.kinds import FOREVER
 from netregistry.model.nic import Nic
+from netregistry.model.underlay import NodePrefix, Placement
 from netregistry.request import Done
-from netregistry.rules import holders
+from netregistry.rules import holders, underlay
 from netregistry.rules.claims import quarantined, settle
 from netregistry.stores.base import LONGEST_VALUE
 from runtime import validate
@@ -86,7 +87,7 @@ def orphans(view: View) -> Iterator[str]:
 
 def next_end(view: View) -> float:
     """Give the time at which ``wanted`` will have something that it has not now, if nothing changes and the clock is not set back."""
-    return min(view.first_end(Nic), view.first_end(Claim))
+    return min(view.first_end(kind) for kind in (Nic, Claim, NodePrefix, Placement))
 
 
 def wanted(view: View, now: float, ends: bool = True, forgets: bool = True) -> tuple[str, ...]:
@@ -99,4 +100,6 @@ def wanted(view: View, now: float, ends: bool = True, forgets: bool = True) -> t
         found.append("claims.sweep")
     if forgets and next(holders.over(view, now), None) is not None:
         found.append("certificates.sweep")
+    if underlay.due(view, now if ends else float("-inf")):
+        found.append("underlay.settle")
     return tuple(found)

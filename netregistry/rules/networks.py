@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any
 
 from netregistry.model import keys, kinds
@@ -14,6 +15,7 @@ from netregistry.rules import claims, masters
 if TYPE_CHECKING:
     from netregistry.draft import Draft
     from netregistry.model.nic import Nic
+    from netregistry.model.underlay import Underlay
     from netregistry.request import Part
 
 #: What may be said of a network; its cluster and UUID at its beginning alone.
@@ -55,6 +57,8 @@ def _written(draft: Draft, before: Network | None, after: Network, fields: dict[
         given = {name for name in masters.ONCE_GANETI if after._asdict()[name] and (name in fields or name in after.imported)}
         after = after._replace(imported=tuple(sorted(given)))
     checked(after)
+    if not imports and (before is None or before.subnet6 != after.subnet6):
+        _beside_the_underlay(draft, after)
     if [each for each in draft.members("named", after.cluster, after.name) if each != key]:
         raise Refused(
             "exists", f"there is a network {after.name} already" + (f" in {after.cluster}" if after.cluster else ""), field="name"
@@ -63,6 +67,13 @@ def _written(draft: Draft, before: Network | None, after: Network, fields: dict[
         _fits_its_nics(draft, before, after)
     draft.put(key, after)
     return Done(200 if before else 201, key, write(after))
+
+
+def _beside_the_underlay(draft: Draft, network: Network) -> None:
+    """Raise Invalid where a subnet has addresses of the underlay: of nodes, and not of guests."""
+    underlay: Underlay | None = draft.get(keys.UNDERLAY)
+    if underlay is not None and network.subnet6 and IPv6Network(network.subnet6).overlaps(underlay.network):
+        raise Invalid("subnet6", network.subnet6, f"a prefix beside the underlay, which is {underlay.prefix}")
 
 
 def _fits_its_nics(draft: Draft, before: Network, after: Network) -> None:

@@ -9,11 +9,14 @@ from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, dump, read, read_fields, write
 from netregistry.model.nic import Report
 from netregistry.model.node import About, Alive, Node, Reports
+from netregistry.model.underlay import Kinds, There
 from netregistry.refusal import Refused
 from netregistry.request import Done, matched, revision
 from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
+from netregistry.rules.underlay import freed, given
 from netregistry.stores.base import LARGEST, Delete, Expect, Put, commit_size
+from netregistry.underlay import following
 from netregistry.view import LIGHT
 from runtime.moment import local_time
 
@@ -41,6 +44,13 @@ class Reporting(NamedTuple):
     nics: Annotated[tuple[Report, ...], kinds.Fifty] = ()
     removed: Annotated[tuple[kinds.Uuid, ...], kinds.Fifty] = ()  #: NICs of which it has no report any more
     about: About | None = None
+    underlay: There | None = None  #: which addresses of the underlay are there on the node
+
+
+class Spoken(NamedTuple):
+    """What speaks on the node's side for a NIC's guest: a field of the NIC's report that is no part of what is kept of that."""
+
+    endpoints: Kinds = ()
 
 
 def join(draft: Draft, part: Part) -> Done:
@@ -59,6 +69,7 @@ def join(draft: Draft, part: Part) -> Done:
         raise Refused("busy", f"what {node.name} had reported before it was forgotten is being removed: try again in a moment")
     key = keys.node(node.uuid)
     draft.put(key, node)
+    given(draft, (node.uuid,))
     return Done(201, key, write(node))
 
 
@@ -109,6 +120,7 @@ def forget(draft: Draft, part: Part) -> Done:
         draft.delete(alive)  # who joins under its UUID next is another one, and need not wait for the end of its lease
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
+    freed(draft, node.uuid)
     if draft.view.all("authorities"):
         revoked(draft, "node", node.uuid)  # it could join again by one, be it known here or, after a restore, not
     return Done(200, key, {"node": write(node), "nics": left})
@@ -139,6 +151,7 @@ def fence(draft: Draft, part: Part) -> Done:
 
 def reported(view: View, request: str, who: Identity, body: Any, now: float) -> Commit:
     """Give the commit of a node's reports. Raises Refused, Invalid."""
+    body, spoken = _spoken(body)
     wanted = read(Reporting, body)
     node, key = view.node(who.name), keys.reports(who.name)
     if who.role != "node" or node is None:
@@ -164,15 +177,36 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     changes += noted
     changes += [Delete(keys.seen(who.name, nic)) for nic in wanted.removed]
     tests = [Expect(key, after), Expect(keys.node(node.uuid), view.at(keys.node(node.uuid)))]
+    changes += following.said(view, node.uuid, wanted.nics, wanted.removed, spoken)
     reports = {**{report.nic: report for report in wanted.nics}, **dict.fromkeys(wanted.removed)}
     if keys.LEDGER not in view.unreadable and any(_news(view, who.name, nic, report) for nic, report in reports.items()):
         # what was planned without these reports is planned anew: it may give out what a guest has
         tests.append(Expect(keys.LEDGER, view.at(keys.LEDGER)))
         changes.append(Put(keys.LEDGER, dump(view.ledger)))
     commit = Commit(tuple(tests), tuple(changes))
+    if view.underlay is not None:
+        commit = following.followed(view, request, who, now, commit, reports, wanted.underlay)
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit
+
+
+def _spoken(body: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:
+    """Take from reports of NICs what speaks for their guests. Raises Invalid."""
+    nics = body.get("nics") if isinstance(body, dict) else None
+    if not isinstance(nics, list) or not any(isinstance(each, dict) and "endpoints" in each for each in nics):
+        return body, {}
+    found: dict[str, tuple[str, ...]] = {}
+    rest = []
+    for place, each in enumerate(nics):
+        if not isinstance(each, dict) or "endpoints" not in each:
+            rest.append(each)
+            continue
+        rest.append({name: value for name, value in each.items() if name != "endpoints"})
+        spoken = read(Spoken, {"endpoints": each["endpoints"]}, f"nics[{place}]")
+        if isinstance(each.get("nic"), str):
+            found[each["nic"].lower()] = spoken.endpoints
+    return {**body, "nics": rest}, found
 
 
 def _weighed(view: View, node: str, noted: list[Put], removed: Iterable[str]) -> None:

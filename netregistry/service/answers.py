@@ -11,6 +11,7 @@ from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import About, Node
+from netregistry.model.underlay import Name, NodePrefix, Placement, Underlay
 from netregistry.state import Conflict, Shown
 
 
@@ -78,6 +79,50 @@ class ImportItem(NamedTuple):
     revision: str
     cluster: str
     imported: Import
+
+
+class UnderlayItem(NamedTuple):
+    """The site's prefix for nodes and guests' host side, and how it is used.
+
+    ``given``: /64s that nodes have, or that are in quarantine; ``left``: those that there are to give; ``without``: the first hundred nodes
+    that have none; ``endpoints``, ``names``: how many there are; ``zone``: the generation of the zone; ``problems``: the first hundred.
+    """
+
+    revision: str
+    underlay: Underlay
+    given: int
+    left: int
+    without: tuple[str, ...]
+    endpoints: int
+    names: int
+    zone: int
+    problems: tuple[str, ...]
+
+
+class PrefixItem(NamedTuple):
+    """The /64 of a node, with the node's name ("" of one that is forgotten) and own address."""
+
+    revision: str
+    node: str
+    name: str
+    address: str
+    prefix: NodePrefix
+
+
+class PlacementItem(NamedTuple):
+    """Where an instance's endpoints are, and what is wrong with that."""
+
+    revision: str
+    placement: Placement
+    problems: tuple[str, ...]
+
+
+class NameItem(NamedTuple):
+    """A name, and where it leads."""
+
+    revision: str
+    name: str
+    leads: Name
 
 
 class HistoryItem(NamedTuple):

@@ -218,6 +218,35 @@ CLAIMS = (
     _same("standing", Literal["held", "reserved", "quarantined", "free"], "how they stand"),
     _same("holder", kinds.Uuid, "those that this NIC has"),
 )
+ENDPOINTS = (
+    Filter(
+        "node",
+        kinds.Uuid,
+        "those that have one on this node",
+        lambda _sight, _key, placement, value: value in placement.nodes,
+        lambda sight, value: sight.view.members("placed", value),
+        exact=True,
+    ),
+    _same("instance", SomeInstance, "those of instances of this name"),
+    _same("cluster", kinds.Cluster, "those of this cluster"),
+    Filter(
+        "state",
+        Literal["wanted", "there", "retired", "leaving"],
+        "those that have one in this state",
+        lambda _sight, _key, placement, value: any(each.state == value for each in placement.endpoints),
+    ),
+)
+NAMES = (
+    Filter(
+        "name",
+        kinds.Domain,
+        "this one",
+        lambda _sight, key, _name, value: key.split("/")[2] == value,
+        lambda sight, value: [keys.name(zone.partition("/")[2], value) for zone in sight.view.all("zones")],
+    ),
+    _same("node", kinds.Uuid, "those that lead to this node"),
+    _same("instance", SomeInstance, "those of instances of this name"),
+)
 HISTORY = (
     Param("target", kinds.Uuid, "requests that changed this network, NIC or node"),
     Param("action", kinds.Name, 'requests of this action, such as "nic.set"'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state, use
@@ -13,15 +14,17 @@ from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, load, write
 from netregistry.model.history import Entry
 from netregistry.model.node import About
+from netregistry.model.underlay import Confirmed, Speakers, Zone
 from netregistry.refusal import Refused
 from netregistry.request import new_id, revision
 from netregistry.roles import LEADER, ROLES
-from netregistry.rules import holders
+from netregistry.rules import holders, underlay
 from netregistry.service import answers, filters
 from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 from netregistry.stores.etcd import EtcdStore
+from netregistry.underlay import wrong
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -30,12 +33,13 @@ if TYPE_CHECKING:
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
+    from netregistry.model.underlay import Placement
     from netregistry.service.index import Index
     from netregistry.service.states import States
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
@@ -107,6 +111,16 @@ class Reader:
     def tokens(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("tokens", (), sorted(self._now().all("tokens")), wanted, _token)
 
+    def prefixes(self, wanted: Mapping[str, Any]) -> Answer:
+        found = self._now().all("prefixes")
+        return self._list("prefixes", (), sorted(found, key=lambda key: int(found[key].number)), wanted, _prefix)
+
+    def endpoints(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("endpoints", filters.ENDPOINTS, sorted(self._now().all("endpoints")), wanted, _placement)
+
+    def names(self, wanted: Mapping[str, Any]) -> Answer:
+        return self._list("names", filters.NAMES, sorted(self._now().all("names")), wanted, _name)
+
     def conflicts(self, wanted: Mapping[str, Any]) -> Answer:
         view = self._now()
         found = state.all_conflicts(view, self._states.members("conflict")) if "cursor" not in wanted else []
@@ -153,6 +167,28 @@ class Reader:
         shown = view.shown_revision(keys.SETTINGS)
         return Answer({"revision": shown, "settings": write(view.settings)}, shown)
 
+    def underlay(self, _wanted: Mapping[str, Any]) -> Answer:
+        """Give the underlay, and how it is used. Raises Refused where there is none."""
+        view = self._now()
+        there, given, shown = view.underlay, len(view.all("prefixes")), view.shown_revision(keys.UNDERLAY)
+        if there is None:
+            raise Refused("missing", "there is no underlay", command="netcommon registry underlay init PREFIX")
+        without = tuple(islice(underlay.without(view), USUAL))
+        placements: list[Placement] = list(view.all("endpoints").values())
+        zone: Zone = view.get(keys.zone(there.zone)) or Zone()
+        item = answers.UnderlayItem(
+            shown,
+            there,
+            given,
+            max(there.most - given, 0),
+            without,
+            sum(len(each.endpoints) for each in placements),
+            len(view.all("names")),
+            zone.generation,
+            tuple(islice((problem for each in placements for problem in wrong.of(view, each)), USUAL)),
+        )
+        return Answer(write(item), shown)
+
     def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:
         view, key = self._now(), f"{kind}/{uuid}"
         value = view.get(key)
@@ -168,16 +204,19 @@ class Reader:
         nic: Nic = row.value
         return answers.NicItem(_shown(view, row), nic, state.shown(view, nic), nic.label)
 
-    def _node(self, view: View, row: Row) -> answers.NodeItem:
+    def _node(self, view: View, row: Row) -> Any:
+        """Give a node, with what it has said of the underlay, if it has."""
         node: Node = row.value
         alive, gone, said = view.alive(node.uuid), view.gone(node.uuid), view.reports(node.uuid)
         since = alive.since if alive else gone.since if gone else 0.0
         nics = len(view.members("on", node.uuid))
         missing, reports = state.missing_tags(view, node.uuid), view.shown_revision(keys.reports(node.uuid))
         about, life = (said.about, said.incarnation if said.epoch == view.epoch else "") if said else (About(), "")
-        return answers.NodeItem(
+        item = answers.NodeItem(
             _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
+        confirmed: Confirmed | None = view.get(keys.confirmed(node.uuid))
+        return item if confirmed is None else {**write(item), "underlay": write(confirmed.there)}
 
     # -- search
 
@@ -268,8 +307,27 @@ class Reader:
         return Answer(write(status), shown)
 
 
-def _report(view: View, row: Row) -> answers.ReportItem:
-    return answers.ReportItem(_shown(view, row), row.key.split("/")[1], row.value)
+def _prefix(view: View, row: Row) -> answers.PrefixItem:
+    uuid, prefix = row.key.partition("/")[2], row.value
+    node = view.node(uuid)
+    return answers.PrefixItem(_shown(view, row), uuid, node.name if node is not None else "", prefix.itself, prefix)
+
+
+def _placement(view: View, row: Row) -> answers.PlacementItem:
+    return answers.PlacementItem(_shown(view, row), row.value, tuple(wrong.of(view, row.value)))
+
+
+def _name(view: View, row: Row) -> answers.NameItem:
+    return answers.NameItem(_shown(view, row), row.key.split("/")[2], row.value)
+
+
+def _report(view: View, row: Row) -> Any:
+    """Give a report, with what speaks for the NIC's guest, if anything does."""
+    node = row.key.split("/")[1]
+    item = answers.ReportItem(_shown(view, row), node, row.value)
+    speakers: Speakers | None = view.get(keys.speakers(node))
+    kinds = next((each.kinds for each in (speakers.nics if speakers is not None else ()) if each.nic == row.value.nic), ())
+    return {**write(item), "report": {**write(row.value), "endpoints": list(kinds)}} if kinds else item
 
 
 def _claim(view: View, row: Row) -> answers.ClaimItem:

@@ -31,7 +31,7 @@ BEFORE = 2_000
 CHANGE, LINE = 20, 20
 SPARE = 2_000  #: beyond what to begin that stream anew takes: a switch was down, and thousands come back behind thousands of changes
 #: What concerns a stream.
-TOLD = frozenset(("nics", "networks", "nodes", "seen", "imports"))
+TOLD = frozenset(("nics", "networks", "nodes", "seen", "imports", keys.UNDERLAY, "prefixes", "endpoints", "names"))
 
 
 class Change(NamedTuple):

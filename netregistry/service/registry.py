@@ -298,7 +298,7 @@ class Registry:
         self.local.catch_up()  # another service may have told it more
         if self.local.view.node(node) is None:
             raise Refused("missing", f"there is no node {node}")
-        channel = Channel(node, incarnation, wake, credential, silent)
+        channel = Channel(node, incarnation, wake, credential, silent, bool(wanted.get("underlay")))
         if incarnation:
             self._sign_on(who, incarnation)
         self.streams.open(self.local.view, channel, wanted.get("from", ""))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from netregistry import exchange
 from netregistry.actions import ACTIONS
 from netregistry.model import kinds
 from netregistry.model.certificate import Authority, Holder, Token
 from netregistry.model.claim import Claim
-from netregistry.model.codec import schema
+from netregistry.model.codec import Between, describe, schema
 from netregistry.model.history import Settings
 from netregistry.model.importing import Import
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
+from netregistry.model.underlay import Kinds, There, Underlay
 from netregistry.rules.nodes import Reporting
 from netregistry.service import answers, filters
 from netregistry.service.filters import PAGING, Param
@@ -58,6 +59,24 @@ def _page(item: type) -> Callable[[], Schema]:
     return made
 
 
+def _reports() -> Schema:
+    found = _page(answers.ReportItem)()
+    found["properties"]["items"]["items"]["properties"]["report"]["properties"]["endpoints"] = describe(Kinds)
+    return found
+
+
+def _node() -> Schema:
+    found = schema(answers.NodeItem)
+    found["properties"]["underlay"] = schema(There)
+    return found
+
+
+def _nodes() -> Schema:
+    found = _page(answers.NodeItem)()
+    found["properties"]["items"]["items"] = _node()
+    return found
+
+
 def _of(made: type) -> Callable[[], Schema]:
     return lambda: schema(made)
 
@@ -75,6 +94,12 @@ def _batch() -> Schema:
     one = {"type": "object", "properties": part, "required": ["action"], "additionalProperties": False}
     parts = {"type": "array", "items": one, "minItems": 1, "maxItems": 50}
     return {"type": "object", "properties": {"parts": parts}, "required": ["parts"], "additionalProperties": False}
+
+
+def _reporting() -> Schema:
+    found = schema(Reporting)
+    found["properties"]["nics"]["items"]["properties"]["endpoints"] = describe(Kinds)
+    return found
 
 
 def _anything() -> Schema:
@@ -120,6 +145,7 @@ WATCH = (
     Param("node", kinds.Uuid, "the node that it concerns", required=True),
     Param("from", kinds.Name, 'EPOCH:REVISION of the last "ready" that was read: go on behind it'),
     Param("incarnation", kinds.Uuid, "of a node's agent, made at each start: the open stream is the node's sign of life"),
+    Param("underlay", Annotated[int, Between(0, 1)], "1: tell what the node is to have of the underlay, too"),
 )
 FIND = (Param("text", kinds.Name, "any part of a name, MAC, address or UUID", required=True), PAGING[0])
 
@@ -138,13 +164,13 @@ ROUTES = (
     Route("GET", "/v1/nics/{uuid}", "nic", "Show a NIC.", 200, _of(answers.NicItem)),
     _change("PATCH", "/v1/nics/{uuid}", "nic.set", "Change fields of a NIC.", 200, _of(Nic), True),
     _change("DELETE", "/v1/nics/{uuid}", "nic.delete", "Delete a NIC, and free what it has.", 200, _of(Nic), True),
-    _list("/v1/nodes", "nodes", "List nodes.", answers.NodeItem, _params(filters.NODES)),
+    Route("GET", "/v1/nodes", "nodes", "List nodes.", 200, _nodes, (*_params(filters.NODES), *PAGING)),
     _change("POST", "/v1/nodes", "node.join", "Let a node join.", 201, _of(Node), False),
-    Route("GET", "/v1/nodes/{uuid}", "node", "Show a node.", 200, _of(answers.NodeItem)),
+    Route("GET", "/v1/nodes/{uuid}", "node", "Show a node.", 200, _node),
     _change("PATCH", "/v1/nodes/{uuid}", "node.set", "Change what is said of a node.", 200, _of(Node), True),
     _change("DELETE", "/v1/nodes/{uuid}", "node.forget", "Forget a node.", 200, _forgotten, True),
     _change("POST", "/v1/nodes/{uuid}/fence", "node.fence", "Say that a node is off, and has no NIC any more.", 200, _fenced, True),
-    Route("POST", "/v1/nodes/{uuid}/reports", "report", "Take in a node's reports.", 200, None, (), _of(Reporting), "report"),
+    Route("POST", "/v1/nodes/{uuid}/reports", "report", "Take in a node's reports.", 200, None, (), _reporting, "report"),
     Route(
         "POST",
         "/v1/nodes/{uuid}/heartbeat",
@@ -155,7 +181,7 @@ ROUTES = (
         (),
         _of(answers.Heartbeat),
     ),
-    _list("/v1/reports", "reports", "List what nodes say of NICs.", answers.ReportItem, _params(filters.REPORTS)),
+    Route("GET", "/v1/reports", "reports", "List what nodes say of NICs.", 200, _reports, (*_params(filters.REPORTS), *PAGING)),
     _list("/v1/claims", "claims", "List MACs and addresses that were ever used.", answers.ClaimItem, _params(filters.CLAIMS)),
     _change("PUT", "/v1/claims/{kind}/{scope}/{what}", "claim.reserve", "Keep a MAC or an address.", 200, _of(Claim), False),
     _change("DELETE", "/v1/claims/{kind}/{scope}/{what}", "claim.release", "Let it be given out again.", 200, None, False),
@@ -172,6 +198,14 @@ ROUTES = (
     _list("/v1/certificates", "certificates", "List who has certificates.", answers.CertificateItem, ()),
     _change("POST", "/v1/certificates", "certificate.renew", "Get another certificate for the same key.", 200, _of(answers.Issued), False),
     _change("POST", "/v1/certificates/revoke", "certificate.revoke", "Revoke all certificates of one.", 200, _of(Holder), False),
+    Route("GET", "/v1/underlay", "underlay", "Show the underlay, and how it is used.", 200, _of(answers.UnderlayItem)),
+    _change("PUT", "/v1/underlay", "underlay.init", "Say which prefix nodes have a part of.", 200, _of(Underlay), False),
+    _change(
+        "DELETE", "/v1/underlay/quarantine/{label}", "underlay.release", "End the quarantine of an address or a prefix.", 200, None, False
+    ),
+    _list("/v1/prefixes", "prefixes", "List the prefixes of nodes, by number.", answers.PrefixItem, ()),
+    _list("/v1/endpoints", "endpoints", "List where instances' endpoints are.", answers.PlacementItem, _params(filters.ENDPOINTS)),
+    _list("/v1/names", "names", "List names, and where they lead.", answers.NameItem, _params(filters.NAMES)),
     Route("GET", "/v1/settings", "settings", "Show the registry's settings.", 200, _settings),
     _change("PATCH", "/v1/settings", "settings.set", "Change the registry's settings.", 200, _of(Settings), True),
     _list("/v1/history", "history", "List the requests that were done, the oldest first.", answers.HistoryItem, filters.HISTORY),

@@ -31,6 +31,7 @@ class Channel:
     """One open stream. Written by the thread that has the view, read by the one that has the connections.
 
     ``credential``: by which it was opened; None over the UNIX socket. ``silent``: tells whether the hearer's machine answers no more.
+    ``underlay``: it is told what the node is to have of the underlay.
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class Channel:
         wake: Callable[[], None],
         credential: Credential | None = None,
         silent: Callable[[], bool] = lambda: False,
+        underlay: bool = False,
     ) -> None:
         self.node, self.incarnation, self.wake, self.credential, self.silent = node, incarnation, wake, credential, silent
-        self.stream = Stream(node)
+        self.stream = Stream(node, underlay)
         self.ended = ""  #: why no more comes
         self.dropped = False  #: nor what waited
         self.beaten = float("-inf")  #: when it was last given a sign of life

@@ -420,8 +420,10 @@ CHANGING += tuple(f"registry nic {what}" for what in ("add", "set", "unset", "al
 CHANGING += ("registry authority rotate", "registry authority retire", "registry token create", "registry token revoke")
 CHANGING += ("registry certificate revoke", "registry join")
 CHANGING += ("registry settings", "registry node join", "registry node set", "registry node fence", "registry node forget")
+CHANGING += ("registry underlay init", "registry underlay fence")
 LOOKING = tuple(f"registry {kind} list" for kind in ("authority", "token", "certificate"))
 LOOKING += ("registry node reap", "list --cluster", "registry find", "registry conflicts", "registry history")
+LOOKING += tuple(f"registry underlay {what}" for what in ("show", "where", "quarantine"))
 
 DOCUMENTS: dict[str, tuple[int, type, tuple[str, ...]]] = {
     "netcommon-error": (1, Error, ("every command",)),

@@ -17,7 +17,7 @@ import click
 from netcommon import __version__
 from netcommon.cli import signals
 from netcommon.cli.app import App
-from netcommon.cli.commands import registry_certificates, registry_compact, registry_files, registry_objects
+from netcommon.cli.commands import registry_certificates, registry_compact, registry_files, registry_objects, registry_underlay
 from netcommon.cli.output import answer, fields, json_option, say
 from netcommon.cli.registry_client import (
     as_root,
@@ -59,7 +59,7 @@ def registry() -> None:
     """
 
 
-for _commands in (registry_objects, registry_files, registry_certificates):
+for _commands in (registry_objects, registry_files, registry_certificates, registry_underlay):
     for _command in _commands.COMMANDS.values():
         registry.add_command(_command)
 registry.add_command(registry_compact.compact)

@@ -115,6 +115,13 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
     (("registry", "nic", "delete", "web1/0"), 0, "registry-change"),
     (("registry", "settings"), 0, "registry"),
     (("registry", "settings", "quarantine=60"), 0, "registry-change"),
+    (("registry", "underlay", "show"), 64, "error"),
+    (("registry", "underlay", "init", "fd12::/48", "--dry-run"), 0, "registry-change"),
+    (("registry", "underlay", "init", "fd12::/48"), 0, "registry-change"),
+    (("registry", "underlay", "where", "web1"), 64, "error"),
+    (("registry", "underlay", "quarantine"), 0, "registry"),
+    (("registry", "underlay", "quarantine", "--release", "fd12::1"), 64, "error"),
+    (("registry", "underlay", "fence", "node0", "--yes"), 0, "registry-change"),
     (("registry", "nic", "list", "network=blue"), 0, "registry"),
     (("registry", "nic", "show", "web1/0"), 0, "registry"),
     (("registry", "node", "list"), 0, "registry"),
@@ -125,7 +132,7 @@ CASES: tuple[tuple[tuple[str, ...], int | None, str], ...] = (
 )
 #: Commands that are groups of others.
 GROUPS = ("agent", "dns", "registry")
-INNER = tuple(("registry", kind) for kind in ("network", "nic", "node", "authority", "token", "certificate"))
+INNER = tuple(("registry", kind) for kind in ("network", "nic", "node", "authority", "token", "certificate", "underlay"))
 
 
 @pytest.fixture

@@ -192,6 +192,16 @@ def test_what_is_looked_at_is_as_documented(tmp_path: Path, route: Any) -> None:
         client.change("POST", "authorities", {"certificate": x509.make_authority(1.9e9).authority.certificate})
         client.change("POST", "tokens", {"id": "11111111", "proof": "0" * 64, "role": "reader", "name": "ann"})
         client.change("POST", "certificates/revoke", {"role": "reader", "name": "ann"})
+        client.change("PUT", "underlay", {"prefix": "fd12::/48", "zone": "hosts.example.com"})
+        client.change("POST", "nics", {"uuid": NODES[3], "instance": "web1"})
+        reports, revision = (
+            [{"nic": NODES[3], "state": "running", "endpoints": ["console"]}],
+            client.get(f"nodes/{NODES[0]}").body["reports"],
+        )
+        node.change("POST", f"nodes/{NODES[0]}/heartbeat", {"incarnation": NODES[1]})
+        node.change("POST", f"nodes/{NODES[0]}/reports", {"after": revision, "nics": reports})
+        there, revision = {"generation": 2, "addresses": ["fd12::1:0"]}, client.get(f"nodes/{NODES[0]}").body["reports"]
+        node.change("POST", f"nodes/{NODES[0]}/reports", {"after": revision, "underlay": there})
         kind = {"networks": UUIDS[1], "nodes": NODES[0]}.get(route.path.split("/")[2] if route.path.count("/") > 1 else "", UUIDS[0])
         said = service.say("GET", route.path.replace("{uuid}", kind).replace("{kind}", "taken"))
         assert said.status == 200

@@ -19,7 +19,8 @@ from tests.support.tls import Secured, Shown, secured
 
 #: Written out once more, by hand: what each role may, beside what everybody may.
 EVERYBODY = {"abilities", "problem", "healthz", "authorities"}
-LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status"}
+LISTS = {"openapi", "networks", "network", "nics", "nic", "nodes", "node", "reports", "claims", "conflicts", "find", "status", "underlay"}
+LISTS |= {"prefixes", "endpoints", "names"}
 NICS = {"nic.add", "nic.set", "nic.delete", "batch"}
 NETWORKS = {"network.add", "network.set", "network.delete"}
 READING = LISTS | {"imports", "settings", "history", "export", "metrics", "certificates", "watch", "certificate.renew", "pages"}
@@ -33,13 +34,14 @@ MAY = {
     | NICS
     | NETWORKS
     | {"node.join", "node.set", "node.fence", "node.forget", "claim.reserve", "claim.release", "importer.hold", "settings.set"}
+    | {"underlay.init", "underlay.release"}
     | {"tokens", "token.add", "token.revoke", "certificate.revoke", "authority.add", "authority.retire", "backup", "compact"},
 }
 NAMES = {"operator": "ann", "importer": "gnt.example.com", "node": NODES[0], "reader": "bob"}
 PLACES = {"uuid": NODES[0], "kind": "macs", "scope": "none", "what": "aa:00:00:00:00:01", "cluster": "gnt.example.com", "label": "00000000"}
 
 #: Calls whose body cannot be wrong: they have none.
-REHEARSED = ("authority.retire", "token.revoke", "claim.release", "certificate.renew")
+REHEARSED = ("authority.retire", "token.revoke", "claim.release", "certificate.renew", "underlay.release")
 
 
 #: What a node could ask of itself.

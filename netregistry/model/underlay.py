@@ -1,0 +1,200 @@
+"""Define the underlay: the site's prefix, the part of it that each node has, and the records behind guests' names."""
+
+from __future__ import annotations
+
+from _socket import AF_INET6
+from ipaddress import IPv6Address, IPv6Network
+from typing import Annotated, Literal, NamedTuple
+
+from netcommon.settings.types import domain
+from netregistry.model import kinds
+from netregistry.model.codec import Between, Most, Text
+from runtime import validate
+
+WIDEST, NARROWEST, EACH = 48, 60, 64  #: lengths of the site's prefix at most and at least, and of a node's
+ITSELF = 1  #: the number of the node's own address in its prefix; 0 is never an address
+FIRST = 0x1_0000  #: the number of the first endpoint; those below are reserved
+UNICAST = (IPv6Network("2000::/3"), IPv6Network("fc00::/7"))  #: global and unique local addresses (RFC 4291, RFC 4193)
+
+
+def _site(text: str) -> str:
+    found = IPv6Network(validate.prefix(text, "", AF_INET6))
+    if not WIDEST <= found.prefixlen <= NARROWEST or not any(found.subnet_of(each) for each in UNICAST):
+        raise ValueError
+    return str(found)
+
+
+Site = Annotated[
+    str,
+    Text(
+        _site,
+        'an IPv6 prefix of /48 to /60, of unique local (fc00::/7) or global (2000::/3) addresses: "fd12:3456:789a::/48"',
+    ),
+]
+ZoneOrNone = Annotated[str, Text(domain, 'the zone of endpoints\' names, such as "hosts.example.com"', True)]
+
+
+def _label(text: str) -> str:
+    found = domain(text)
+    if "." in found or "_" in found or len(found) > LONGEST_KIND:
+        raise ValueError
+    return found
+
+
+LONGEST_KIND = 32  #: characters
+MOST_ADDRESSES = 4096  #: of one node, those that are to be removed too
+Kind = Annotated[str, Text(_label, 'what speaks for a guest, as a label: "console", "exporter"')]
+Kinds = Annotated[tuple[Kind, ...], Most(16)]
+
+
+class Underlay(NamedTuple):
+    """The site's prefix, of which each node has a /64, and the zone of endpoints' names; without a zone there are none."""
+
+    prefix: Site
+    zone: ZoneOrNone = ""
+    minimum_age: Annotated[float, Between(0, 31536000)] = 3600.0  #: seconds before an address that was taken back is forgotten, at least
+    ttl: Annotated[int, Between(0, 86400)] = 60  #: seconds for which resolvers keep a name
+
+    @property
+    def network(self) -> IPv6Network:
+        return IPv6Network(self.prefix)
+
+    @property
+    def most(self) -> int:
+        """Count the /64s that there are."""
+        return 1 << EACH - self.network.prefixlen
+
+    @property
+    def rests(self) -> float:
+        """Give the seconds from the end of a prefix's use to the next one, at least."""
+        return max(self.minimum_age, float(self.ttl))
+
+    def of(self, number: int) -> str:
+        """Give the /64 of a number."""
+        return f"{IPv6Address(int(self.network.network_address) + (number << EACH))}/{EACH}"
+
+
+class NodePrefix(NamedTuple):
+    """The /64 of a node. ``next``: the number of the next endpoint in it; it never goes back.
+
+    ``generation``: advanced whenever the node is told something else of its underlay. ``freed``: when the node was forgotten, 0 where it
+    was not; ``until``: the prefix is nobody else's before.
+    """
+
+    number: int
+    prefix: str
+    next: int = FIRST
+    generation: int = 1
+    freed: float = 0.0
+    until: float = 0.0
+
+    def at(self, number: int) -> str:
+        """Give the address of a number in it."""
+        return str(IPv6Address(int(IPv6Network(self.prefix).network_address) + number))
+
+    def number_of(self, address: str) -> int:
+        """Give the number of an address in it; -1 for one that lies elsewhere."""
+        number = int(IPv6Address(address)) - int(IPv6Network(self.prefix).network_address)
+        return number if 0 <= number < 1 << EACH else -1
+
+    @property
+    def itself(self) -> str:
+        """Give the node's own address."""
+        return self.at(ITSELF)
+
+
+class Speaker(NamedTuple):
+    """What speaks on a node's side for the guest of a NIC, by the node's report of that."""
+
+    nic: kinds.Uuid
+    kinds: Kinds = ()
+
+
+class Speakers(NamedTuple):
+    """All that one node has said of this; of a NIC that it reports no more it says nothing."""
+
+    nics: tuple[Speaker, ...] = ()
+
+
+class There(NamedTuple):
+    """Which addresses of the underlay are there on a node, as it says.
+
+    ``generation``: of what it was told last, and has done (NodePrefix).
+    """
+
+    generation: Annotated[int, Between(0, 1 << 62)] = 0
+    addresses: Annotated[tuple[kinds.Address, ...], Most(MOST_ADDRESSES)] = ()
+
+
+class Confirmed(NamedTuple):
+    """The latest that a node has said of its addresses, of those in its prefix. ``epoch``: in which that was."""
+
+    epoch: str
+    there: There = There()
+
+
+class Endpoint(NamedTuple):
+    """An address at which something speaks for a guest on a node.
+
+    It is *wanted* until its node has confirmed that it is there; no name leads to it before. *retired*: no name leads to it any more, from
+    the zone's ``generation`` on; it stays where it is until resolvers have forgotten it. *leaving*: since its node's prefix is of
+    ``generation`` that is told to remove it. When that is confirmed it is forgotten, and its address never given again.
+    """
+
+    kind: str
+    node: str
+    address: str
+    state: Literal["wanted", "there", "retired", "leaving"] = "wanted"
+    since: float = 0.0  #: when this state began
+    generation: int = 0
+    cleared: float = 0.0  #: of a retired one: since when each name server has the zone without a name of it; 0: not yet
+    until: float = 0.0  #: of a retired one: it stays until then, at least
+
+    @property
+    def live(self) -> bool:
+        return self.state in ("wanted", "there")
+
+
+class Placement(NamedTuple):
+    """Where an instance's endpoints are. Its names lead to the node ``leads``, those of its migration to ``incoming``; "": to none.
+
+    ``left``: the node that they led to before, as long as that says that the guest runs there still. ``generation``: advanced by each step.
+    """
+
+    cluster: str
+    instance: str
+    generation: int = 0
+    leads: str = ""
+    incoming: str = ""
+    left: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Give the nodes that it is about, each once."""
+        return tuple(dict.fromkeys(each for each in (self.leads, self.incoming, *(one.node for one in self.endpoints)) if each))
+
+
+class Name(NamedTuple):
+    """Where a name leads, and whose it is. ``generation``: of the zone, when it was changed."""
+
+    address: str
+    node: str
+    generation: int
+    cluster: str
+    instance: str
+
+
+class Published(NamedTuple):
+    """Up to which generation a name server has a zone, and since when."""
+
+    server: str
+    generation: int
+    time: float
+
+
+class Zone(NamedTuple):
+    """The names below one zone, as a whole. ``generation``: advanced by each change of one."""
+
+    generation: int = 0
+    published: tuple[Published, ...] = ()

@@ -1,0 +1,208 @@
+"""Give each node a /64 of the site's underlay when it joins, and take it back, after a quarantine, when it is forgotten.
+
+Who has which prefix changes with the ledger alone, so two requests at once never give one twice. The counter of a prefix advances with
+reports, too, which do not touch the ledger: whoever writes a prefix tests that it is as it was.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, IPv6Network
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from netregistry.model import keys, kinds
+from netregistry.model.codec import Invalid, read, read_fields, write
+from netregistry.model.underlay import NodePrefix, Underlay
+from netregistry.refusal import Refused
+from netregistry.request import Done
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from netregistry.draft import Draft
+    from netregistry.model.underlay import Endpoint, Placement
+    from netregistry.request import Part
+    from netregistry.view import View
+
+MOST_RESTING = 10_000  #: prefixes in quarantine that are looked at
+AT_ONCE = 50  #: prefixes that are given or taken back by one commit
+
+
+class _What(NamedTuple):
+    address: kinds.Address
+
+
+def init(draft: Draft, part: Part) -> Done:
+    """Say which prefix the underlay has; nodes that have joined are given their part. The same once more changes nothing.
+
+    What is not said stays as it is. More nodes than one commit has room for are given theirs by the leader.
+    """
+    fields = read_fields(Underlay, part.body, Underlay._fields)
+    before: Underlay | None = draft.get(keys.UNDERLAY)
+    if before is None and "prefix" not in fields:
+        raise Invalid("prefix", None, "a value: it is missing")
+    if before is not None and fields.get("prefix", before.prefix) != before.prefix:
+        detail = f"the underlay is {before.prefix} already, and nodes have their prefixes of it: there is one of a registry"
+        raise Refused("exists", detail, field="prefix")
+    after = before._replace(**fields) if before is not None else Underlay(**fields)
+    if before is None:
+        _fits(draft, after)
+    draft.put(keys.UNDERLAY, after)
+    given(draft, islice(without(draft.view), AT_ONCE))
+    return Done(200, keys.UNDERLAY, write(after))
+
+
+def _fits(draft: Draft, underlay: Underlay) -> None:
+    """Raise Invalid where guests' networks have addresses of the prefix, or where there are more nodes than /64s."""
+    for key, network in draft.view.all("networks").items():
+        if network.subnet6 and IPv6Network(network.subnet6).overlaps(underlay.network):
+            name = network.name or key.partition("/")[2]
+            raise Invalid("prefix", underlay.prefix, f"a prefix beside those of networks: {name} has {network.subnet6}")
+    nodes = len(draft.view.all("nodes"))
+    if nodes > underlay.most:
+        raise Invalid("prefix", underlay.prefix, f"a shorter one: there are {nodes} nodes, and {underlay.most} prefixes of /64 in it")
+
+
+def given(draft: Draft, nodes: Iterable[str]) -> None:
+    """Give nodes their prefixes, as long as there are any; one that was forgotten, and joins again in time, has the one that it had."""
+    underlay: Underlay | None = draft.get(keys.UNDERLAY)
+    if underlay is None:
+        return
+    numbers = _free(draft, underlay)
+    for node in nodes:
+        key = keys.prefix(node)
+        if key in draft.view.unreadable:
+            continue  # nobody knows what it has
+        before: NodePrefix | None = draft.get(key)
+        if before is not None:
+            draft.expect(key)
+            draft.put(key, before._replace(freed=0.0, until=0.0, generation=before.generation + 1))
+        elif (number := next(numbers, -1)) >= 0:
+            draft.expect(key)
+            draft.put(key, NodePrefix(number, underlay.of(number)))
+
+
+def _free(draft: Draft, underlay: Underlay) -> Iterator[int]:
+    """Give the numbers that no prefix has: those behind the highest one first, so that what was given back rests longest."""
+    taken = {prefix.number for key in (*draft.view.all("prefixes"), *draft.written("prefixes")) if (prefix := draft.get(key)) is not None}
+    if any(key.startswith("prefixes/") for key in draft.view.unreadable):
+        return  # it may be of any number
+    highest = max(taken, default=-1)
+    yield from range(highest + 1, underlay.most)
+    yield from (number for number in range(min(highest, underlay.most)) if number not in taken)
+
+
+def freed(draft: Draft, node: str) -> None:
+    """Begin the quarantine of a forgotten node's prefix."""
+    underlay: Underlay | None = draft.get(keys.UNDERLAY)
+    key = keys.prefix(node)
+    before: NodePrefix | None = draft.get(key)
+    if underlay is not None and before is not None and not before.freed:
+        draft.expect(key)
+        draft.put(key, before._replace(freed=draft.now, until=draft.now + underlay.rests, generation=before.generation + 1))
+
+
+def release(draft: Draft, part: Part) -> Done:
+    """End the quarantine of an endpoint's address, or of a prefix by its first address.
+
+    A node that is told to remove an address, and does not say that it has, is not waited for any more.
+    """
+    address = read(_What, {"address": part.target}).address
+    for key, prefix in draft.view.all("prefixes").items():
+        if IPv6Network(prefix.prefix).network_address == IPv6Address(address):
+            return _released(draft, key, prefix)
+    for key, placement in draft.view.all("endpoints").items():
+        for each in placement.endpoints:
+            if each.address == address:
+                return _let_go(draft, key, placement, each)
+    raise Refused("missing", f"{address} is no address of an endpoint, and no prefix of a node")
+
+
+def _released(draft: Draft, key: str, prefix: NodePrefix) -> Done:
+    if not prefix.freed:
+        raise Refused("in-use", f"{prefix.prefix} is in no quarantine: a node has it")
+    draft.expect(key)
+    draft.put(key, prefix._replace(until=draft.now))  # its endpoints come first, and the leader takes all of it away
+    for place in draft.view.members("placed", key.partition("/")[2]):
+        placement: Placement = draft.get(place)
+        kept = tuple(each for each in placement.endpoints if each.live or each.node != key.partition("/")[2])
+        draft.expect(place)
+        draft.put(place, placement._replace(endpoints=kept, generation=placement.generation + 1))
+    return Done(200, key, {"released": prefix.prefix})
+
+
+def _let_go(draft: Draft, key: str, placement: Placement, each: Endpoint) -> Done:
+    if each.live:
+        whose = f"{each.kind} of {placement.instance}"
+        raise Refused("in-use", f"{each.address} is in no quarantine: it is the {whose}")
+    of = keys.prefix(each.node)
+    prefix: NodePrefix | None = draft.get(of)
+    after: Endpoint | None = None
+    if each.state == "retired" and prefix is not None and draft.node(each.node) is not None:
+        draft.expect(of)
+        draft.put(of, prefix._replace(generation=prefix.generation + 1))
+        after = each._replace(state="leaving", since=draft.now, generation=prefix.generation + 1)
+    kept = tuple(after if one == each else one for one in placement.endpoints)
+    draft.expect(key)
+    found = tuple(one for one in kept if one is not None)
+    draft.put(key, placement._replace(endpoints=found, generation=placement.generation + 1))
+    return Done(200, key, {"released": each.address})
+
+
+def settle(draft: Draft, part: Part) -> Done:
+    """Give prefixes to nodes that have none, take them from those that are forgotten, and let others have them after a quarantine.
+
+    A service of an older version lets nodes join and forgets them without a thought of prefixes.
+    """
+    view, underlay = draft.view, draft.view.underlay
+    if underlay is None:
+        return Done(200, "", {"given": 0, "freed": 0, "ended": 0})
+    ended = tuple(islice(over(view, draft.now), AT_ONCE))
+    for key in ended:
+        draft.expect(key)
+        draft.delete(key)
+    left = tuple(islice(orphans(view), AT_ONCE - len(ended)))
+    for node in left:
+        freed(draft, node)
+    lacking = tuple(islice(without(view), AT_ONCE - len(ended) - len(left)))
+    given(draft, lacking)
+    return Done(200, "", {"given": len(lacking), "freed": len(left), "ended": len(ended)})
+
+
+def without(view: View) -> Iterator[str]:
+    """Give the nodes that have no prefix, or one that was freed by a service which did not know that they have joined again."""
+    prefixes = view.all("prefixes")
+    for key in view.all("nodes"):
+        node = key.partition("/")[2]
+        prefix = prefixes.get(keys.prefix(node))
+        if (prefix is None or prefix.freed) and keys.prefix(node) not in view.unreadable:
+            yield node
+
+
+def orphans(view: View) -> Iterator[str]:
+    """Give the forgotten nodes whose prefix was not freed."""
+    for key, prefix in view.all("prefixes").items():
+        node = key.partition("/")[2]
+        if not prefix.freed and view.node(node) is None:
+            yield node
+
+
+def over(view: View, now: float) -> Iterator[str]:
+    """Give the prefixes whose quarantine is over; one of which there are endpoints still comes behind these."""
+    for key in view.due(NodePrefix, now, MOST_RESTING):
+        node = key.partition("/")[2]
+        if view.node(node) is None and not view.has("placed", node):
+            yield key
+
+
+def due(view: View, now: float) -> bool:
+    """Tell whether ``settle`` has something to do."""
+    underlay = view.underlay
+    if underlay is None:
+        return False
+    if any(keys.kind(key) == "prefixes" for key in view.unreadable):
+        return next(over(view, now), None) is not None
+    if next(over(view, now), None) is not None or next(orphans(view), None) is not None:
+        return True
+    lacking = next(without(view), None)
+    return lacking is not None and (view.get(keys.prefix(lacking)) is not None or len(view.all("prefixes")) < underlay.most)

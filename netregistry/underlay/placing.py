@@ -1,0 +1,203 @@
+"""Take the steps of instances in a draft: placements, the addresses that are given for them, their names, and what nodes are told.
+
+A step is in the commit of the report that it comes of, or in one of the leader's; neither has a history, nor the ledger's number. So it
+tests every key that it changes. What it has only read may change at the same time: then the leader takes the step that is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.model import keys
+from netregistry.model.underlay import FIRST, Confirmed, Name, NodePrefix, Placement, There, Zone
+from netregistry.refusal import Refused
+from netregistry.stores.base import LARGEST, MOST, commit_size
+from netregistry.underlay import names, saga, sight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from netregistry.draft import Draft
+    from netregistry.model.underlay import Endpoint, Underlay
+
+
+class Placing:
+    """Steps that are taken in a draft, as many as have room beside other ``tests`` and ``changes``, of ``size``, of the same commit.
+
+    ``ends``: what has had its time may be over by this clock.
+    """
+
+    def __init__(self, draft: Draft, tests: int = 0, changes: int = 0, size: int = 0, ends: bool = False) -> None:
+        self._draft, self._others, self._ends = draft, (tests, changes, size), ends
+        self.underlay: Underlay | None = draft.get(keys.UNDERLAY)
+
+    def advance(self, cluster: str, instance: str) -> bool:
+        """Take the step of an instance that is due. Tell whether there was room for it, or none was due."""
+        if self.underlay is None:
+            return True
+        before = self._draft.kept()
+        try:
+            self._advance(self.underlay, cluster, instance)
+            fits = self._fits()
+        except Refused:  # something of it cannot be read, or it is too much
+            fits = False
+        if not fits:
+            self._draft.restore(before)
+        return fits
+
+    def _fits(self) -> bool:
+        commit = self._draft.bare()
+        tests, changes, size = self._others
+        return len(commit.tests) + tests <= MOST and len(commit.changes) + changes <= MOST and commit_size(*commit) + size <= LARGEST
+
+    def _advance(self, underlay: Underlay, cluster: str, instance: str) -> None:
+        draft, key = self._draft, keys.placement(cluster, instance)
+        if key in draft.view.unreadable:
+            return
+        before: Placement = draft.get(key) or Placement(cluster, instance)
+        guest = sight.guest(draft, cluster, instance)
+        after = saga.step(before, guest, self._world(underlay))
+        if not after.endpoints:
+            after = Placement(cluster, instance, before.generation)
+        moved = self._named(underlay, after)
+        if moved is None and after == before:
+            return
+        generation = moved or 0
+        told = _told(before, after)
+        if moved is not None:
+            told |= {each.node for each in after.endpoints}
+        if after.endpoints != before.endpoints:
+            zone: Zone = draft.get(keys.zone(underlay.zone)) or Zone()
+            new = frozenset(each.address for each in before.endpoints if each.state == "retired")
+            after = after._replace(endpoints=tuple(_dated(each, new, generation or zone.generation) for each in after.endpoints))
+        if after != before:
+            draft.expect(key)
+            if after.endpoints:
+                draft.put(key, after)
+            elif draft.get(key) is not None:
+                draft.delete(key)
+        for node in sorted(told):
+            self._tell(node)
+
+    def _named(self, underlay: Underlay, after: Placement) -> int | None:
+        """Let the names of a placement lead where they are to; give the zone's generation from then on, None where nothing has changed.
+
+        A name that another instance has stays that one's. Names of a zone that is the underlay's no more go.
+        """
+        draft, zone = self._draft, underlay.zone
+        wanted = {keys.name(zone, name): each for name, each in names.wanted(after, zone).items()}
+        held = draft.members("names", after.cluster, after.instance)
+        gone = [key for key in held if key not in wanted]
+        put = {key: each for key, each in wanted.items() if self._leads_elsewhere(key, each, after)}
+        generations = {each: self._next(each) for each in dict.fromkeys(key.split("/")[1] for key in (*gone, *put))}
+        for key in gone:
+            draft.expect(key)
+            draft.delete(key)
+        for key, each in put.items():
+            draft.expect(key)
+            draft.put(key, Name(each.address, each.node, generations[zone], after.cluster, after.instance))
+        return generations.get(zone, 0) if generations else None
+
+    def _leads_elsewhere(self, key: str, each: Endpoint, after: Placement) -> bool:
+        there: Name | None = self._draft.get(key)
+        if there is None:
+            return key not in self._draft.view.unreadable
+        return (there.cluster, there.instance) == (after.cluster, after.instance) and there.address != each.address
+
+    def _next(self, zone: str) -> int:
+        """Advance the generation of a zone: once in a commit."""
+        draft, key = self._draft, keys.zone(zone)
+        before: Zone = draft.get(key) or Zone()
+        if draft.touched(key):
+            return before.generation
+        draft.expect(key)
+        draft.put(key, before._replace(generation=before.generation + 1))
+        return before.generation + 1
+
+    def _tell(self, node: str) -> None:
+        """Advance the generation of a node's prefix: what it is told has changed. Once in a commit."""
+        draft, key = self._draft, keys.prefix(node)
+        before: NodePrefix | None = draft.get(key)
+        there: NodePrefix | None = draft.view.get(key)
+        if before is not None and there is not None and before.generation == there.generation:
+            draft.expect(key)
+            draft.put(key, before._replace(generation=before.generation + 1))
+
+    # -- what steps are made of
+
+    def _world(self, underlay: Underlay) -> saga.World:
+        zone: Zone = self._draft.get(keys.zone(underlay.zone)) or Zone()
+
+        def cleared(generation: int) -> bool:
+            needed = min(generation, zone.generation)  # of another zone than now, it may be of any
+            return all(each.generation >= needed for each in zone.published)
+
+        return saga.World(
+            there=self._there,
+            give=self._give,
+            told=self._next_told,
+            cleared=cleared,
+            now=self._draft.now,
+            rests=underlay.rests,
+            ttl=float(underlay.ttl),
+            served=bool(zone.published),
+            ends=self._ends,
+        )
+
+    def _there(self, node: str) -> There:
+        said: Confirmed | None = self._draft.get(keys.confirmed(node))
+        return said.there if said is not None else There()
+
+    def _next_told(self, node: str) -> int:
+        """Give the generation of a node's prefix behind this commit, if the node is told anything by it; 0 for one that is gone."""
+        there, after = self._draft.view.get(keys.prefix(node)), self._draft.get(keys.prefix(node))
+        if there is None or after is None:
+            return 0
+        if self._draft.node(node) is None:
+            return 0
+        return int(after.generation if after.generation != there.generation else there.generation + 1)
+
+    def _give(self, node: str) -> str:
+        """Give a new address of a node's prefix; "" for none.
+
+        After a restore the counter may be what it was long ago: nothing is given before the node has said what it has.
+        """
+        draft, key = self._draft, keys.prefix(node)
+        prefix: NodePrefix | None = draft.get(key)
+        said: Confirmed | None = draft.get(keys.confirmed(node))
+        there = draft.node(node)
+        if prefix is None or prefix.freed or there is None:
+            return ""
+        if draft.view.epoch not in (there.epoch, said.epoch if said is not None else ""):
+            return ""
+        draft.expect(key)
+        draft.put(key, prefix._replace(next=prefix.next + 1))
+        return prefix.at(prefix.next)
+
+
+def _dated(each: Endpoint, before: frozenset[str], generation: int) -> Endpoint:
+    """Note from which generation of the zone on no name leads to an endpoint that is retired now."""
+    return each._replace(generation=generation) if each.state == "retired" and each.address not in before else each
+
+
+def _told(before: Placement, after: Placement) -> set[str]:
+    """Give the nodes that are to be told of a step."""
+    found = {each.node for each in set(before.endpoints) ^ set(after.endpoints)}
+    if (before.leads, before.incoming) != (after.leads, after.incoming):
+        found |= {each for each in (before.leads, before.incoming, after.leads, after.incoming) if each}
+    return found
+
+
+def instances(draft: Draft, nics: Iterable[str]) -> list[tuple[str, str]]:
+    """Give the instances of NICs, each once: clusters and names."""
+    found = (draft.nic(nic) for nic in nics)
+    return list(dict.fromkeys((nic.cluster, nic.instance) for nic in found if nic is not None and nic.instance))
+
+
+def healed(prefix: NodePrefix, generation: int, addresses: Iterable[str]) -> NodePrefix:
+    """Give a prefix that is behind what its node says of it: the registry was restored from a copy that is older."""
+    numbers = [number for each in addresses if (number := prefix.number_of(each)) >= FIRST]
+    after = prefix._replace(next=max([prefix.next, *(number + 1 for number in numbers)]))
+    return (
+        after._replace(generation=max(prefix.generation, generation) + 1) if generation > prefix.generation or after != prefix else prefix
+    )

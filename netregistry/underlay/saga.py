@@ -1,0 +1,168 @@
+"""Follow an instance from node to node: what its placement becomes by what nodes say of it. Pure; each step may come late, or twice.
+
+Ganeti and QEMU decide on migrations, and nobody tells the registry. It goes by what live nodes report of the instance, and by which
+addresses they have confirmed, and not by the order in which that came: the same state gives the same step, and a report that repeats what
+is known gives none.
+
+* **incoming**: the node to which the guest comes is to have endpoints; when they are there names of the migration lead to them.
+* **arrived**: it runs there: the names lead to them instead of where they led, in the same step in which those of the migration go.
+* **failed**: the node has it no more: the names of the migration go, and its endpoints there are retired.
+* **source gone**: the names lead to where it runs.
+
+Names never lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+What is retired stays until every name server has the zone without its names, resolvers have forgotten them, and a minimum age is over. Then
+its node is told to remove it, and when that is confirmed it is forgotten.
+
+Of two migrations at once the one that was told first is followed. A node without a lease says nothing, and takes nothing away either.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from netregistry.model.underlay import Endpoint, Placement, There
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+class Guest(NamedTuple):
+    """What nodes say of an instance. Each tuple has the nodes in the order in which they have come to say so.
+
+    ``unknown``: those without a lease that had it; ``came``: to a node, from which one, of those who know it; ``kinds``: what speaks for it
+    on each node that reports it.
+    """
+
+    running: tuple[str, ...] = ()
+    incoming: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    came: Mapping[str, str] = MappingProxyType({})
+    kinds: Mapping[str, tuple[str, ...]] = NOTHING
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (*self.running, *self.incoming, *self.stopped, *self.unknown)
+
+
+class World(NamedTuple):
+    """What else a step is made of.
+
+    ``there``: gives what a node has said of its addresses; ``give``: gives a new one of its prefix, "" where there is none to give;
+    ``told``: gives the generation of its prefix as this step is told, 0 where it has none, and nobody is to be told; ``cleared``: tells
+    whether each name server has the zone of a generation. ``rests``, ``ttl``: seconds for which what is retired stays, at least, and
+    behind its last name; ``served``: there are name servers; ``ends``: that may be over by this clock.
+    """
+
+    there: Callable[[str], There]
+    give: Callable[[str], str]
+    told: Callable[[str], int]
+    cleared: Callable[[int], bool]
+    now: float
+    rests: float
+    ttl: float
+    served: bool
+    ends: bool = False
+
+
+def followed(leads: str, incoming: str, left: str, guest: Guest) -> tuple[str, str]:
+    """Give the node to which names should lead, and the one to which the guest comes; "" for none."""
+    target = leads
+    if incoming and incoming in guest.running:
+        target, incoming = incoming, ""
+    elif target not in guest.running:
+        if guest.running:
+            target = guest.running[-1]
+        elif target not in guest.nodes:
+            target = guest.stopped[-1] if guest.stopped else "" if incoming not in guest.nodes else target
+    else:
+        target = _moved(target, left, guest)
+    if incoming == target or (incoming not in guest.incoming and incoming not in guest.unknown):
+        incoming = ""
+    return target, incoming or next((node for node in guest.incoming if node != target), "")
+
+
+def _moved(node: str, left: str, guest: Guest) -> str:
+    """Give the node on which the guest runs that came from ``node``, though that one says that it runs there still.
+
+    It is not the one which the guest has ``left``: that came from here, perhaps, when the guest was there for the last time.
+    """
+    return next((other for other in reversed(guest.running) if other != left and guest.came.get(other) == node), node)
+
+
+def step(before: Placement, guest: Guest, world: World) -> Placement:
+    """Give what a placement becomes; the same one where nothing is to be done."""
+    after = before._replace(endpoints=tuple(each for one in before.endpoints if (each := _aged(one, world)) is not None))
+    for _ in range(4):  # what is decided makes something else possible: once, or twice where somebody else comes
+        again = _step(after, guest, world)
+        if again == after:
+            break
+        after = again
+    return after if after == before else after._replace(generation=before.generation + 1)
+
+
+def _step(before: Placement, guest: Guest, world: World) -> Placement:
+    target, coming = followed(before.leads, before.incoming, before.left, guest)
+    endpoints = [_confirmed(each, world) for each in before.endpoints]
+    for node in dict.fromkeys((target, coming)):
+        there = {each.kind for each in endpoints if each.live and each.node == node}
+        for kind in guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ():
+            if kind not in there and (address := world.give(node)):
+                endpoints.append(Endpoint(kind, node, address, since=world.now))
+    leads, incoming = before.leads, coming
+    if _ready(before.leads, target, endpoints):
+        leads = target
+    elif target == before.incoming != leads:
+        incoming = target  # it is on its way until names can lead to it
+    used = {node: _kinds(node, guest) for node in (leads, incoming, target, coming) if node}
+    kept = tuple(each if not each.live or _used(each, used) else _retired(each, world) for each in endpoints)
+    left = before.leads if leads != before.leads else before.left
+    return before._replace(leads=leads, incoming=incoming, left=left if left in guest.running else "", endpoints=kept)
+
+
+def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:
+    """Give what is to speak for a guest on a node; None where that is as it was: its report is gone, or it is off and says nothing."""
+    says = guest.kinds.get(node, ())
+    return says if says or node in guest.running or node in guest.incoming else None
+
+
+def _confirmed(each: Endpoint, world: World) -> Endpoint:
+    if each.state == "wanted" and each.address in world.there(each.node).addresses:
+        return each._replace(state="there", since=world.now)
+    return each
+
+
+def _ready(leads: str, target: str, endpoints: Iterable[Endpoint]) -> bool:
+    """Tell whether names can lead to another node: all is there that is wanted, or they lead nowhere now, or will."""
+    live = [each for each in endpoints if each.live]
+    if not any(each.node == leads and each.state == "there" for each in live):
+        return True
+    return all(each.state == "there" for each in live if each.node == target)
+
+
+def _used(each: Endpoint, used: Mapping[str, tuple[str, ...] | None]) -> bool:
+    """Tell whether an endpoint is needed on. ``used``: what speaks for the guest on each node that counts; None: as it was."""
+    return each.node in used and ((wanted := used[each.node]) is None or each.kind in wanted)
+
+
+def _retired(each: Endpoint, world: World) -> Endpoint:
+    cleared = 0.0 if world.served else world.now
+    return each._replace(state="retired", since=world.now, cleared=cleared, until=world.now + world.rests)
+
+
+def _aged(each: Endpoint, world: World) -> Endpoint | None:
+    """Give what a retired endpoint, or one that is leaving, becomes; None: it is forgotten."""
+    if each.live:
+        return each
+    told = world.told(each.node)
+    if each.state == "leaving":
+        there = world.there(each.node)
+        return None if not told or (there.generation >= each.generation and each.address not in there.addresses) else each
+    if not each.cleared and world.cleared(each.generation):
+        each = each._replace(cleared=world.now, until=max(each.until, world.now + world.ttl))
+    if not each.cleared or not world.ends or world.now < each.until:
+        return each
+    return each._replace(state="leaving", since=world.now, generation=told) if told else None

@@ -1,0 +1,52 @@
+"""Gather what nodes say of an instance: from the reports of its NICs, of nodes that are alive and of others. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.model import keys
+from netregistry.underlay.saga import Guest
+
+if TYPE_CHECKING:
+    from netregistry.draft import Draft
+    from netregistry.model.nic import Report
+    from netregistry.model.node import Alive, Reports
+    from netregistry.model.underlay import Speakers
+
+STATES = ("running", "incoming", "stopped")  #: the state of a node by that of the NICs there, the strongest first
+
+
+def heard(draft: Draft, node: str) -> bool:
+    """Tell whether a node is alive, and has said in this life what it has said: netregistry.view.View.heard."""
+    alive: Alive | None = draft.get(keys.alive(node))
+    said: Reports | None = draft.get(keys.reports(node))
+    return alive is not None and (said is None or said.incarnation in ("", alive.incarnation))
+
+
+def guest(draft: Draft, cluster: str, instance: str) -> Guest:
+    """Give what nodes say of an instance."""
+    on: dict[str, list[Report]] = {}
+    for key in draft.members("instance", cluster, instance):
+        for seen in draft.members("seen", key.partition("/")[2]):
+            node = seen.split("/")[1]
+            if draft.node(node) is not None:  # else it was forgotten: what it has reported counts no more
+                on.setdefault(node, []).append(draft.get(seen))
+    found: dict[str, list[tuple[float, str]]] = {each: [] for each in (*STATES, "unknown")}
+    came: dict[str, str] = {}
+    for node, reports in on.items():
+        state = next(each for each in STATES if any(report.state == each for report in reports))
+        having = [report for report in reports if report.state == state]
+        since = max(report.came or report.since for report in having)
+        found[state if heard(draft, node) else "unknown"].append((since, node))
+        if known := next((report.came_from for report in having if report.came_from), ""):
+            came[node] = known
+    said = {node: _kinds(draft, node, reports) for node, reports in on.items()}
+    ordered = {state: tuple(node for _since, node in sorted(each)) for state, each in found.items()}
+    return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said)
+
+
+def _kinds(draft: Draft, node: str, reports: list[Report]) -> tuple[str, ...]:
+    """Give what speaks for an instance on a node, by what that has said with the reports of its NICs."""
+    said: Speakers | None = draft.get(keys.speakers(node))
+    nics = {report.nic for report in reports}
+    return tuple(dict.fromkeys(kind for each in (said.nics if said is not None else ()) if each.nic in nics for kind in each.kinds))

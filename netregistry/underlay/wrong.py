@@ -1,0 +1,45 @@
+"""Say what is wrong with an instance's endpoints and names, as far as the registry knows. Pure; nothing of it is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.draft import Draft
+from netregistry.model import keys
+from netregistry.model.history import Identity
+from netregistry.underlay import names, sight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from netregistry.model.underlay import Name, Placement
+    from netregistry.view import View
+
+LOOKING = Identity("reader")
+
+
+def of(view: View, placement: Placement) -> Iterator[str]:
+    """Give each problem in one line."""
+    zone = view.underlay.zone if view.underlay is not None else ""
+    whose = f"{placement.instance} of {placement.cluster}" if placement.cluster else placement.instance
+    yield from (f"{whose}: {problem}" for problem in names.wrong(placement, zone))
+    for name in names.wanted(placement, zone):
+        there: Name | None = view.get(keys.name(zone, name))
+        if there is not None and (there.cluster, there.instance) != (placement.cluster, placement.instance):
+            other = f"{there.instance} of {there.cluster}" if there.cluster else there.instance
+            yield f"{whose}: {name} is a name of {other}: rename one of them"
+    guest = sight.guest(Draft(view, "", LOOKING, 0.0), placement.cluster, placement.instance)
+    beside = [node for node in guest.incoming if node not in (placement.leads, placement.incoming)]
+    if beside and placement.incoming:
+        yield f"{whose}: it comes to {_named(view, beside)}, too; the migration to {_named(view, (placement.incoming,))} is followed"
+    twice = [node for node in guest.running if node not in (placement.leads, placement.incoming, placement.left)]
+    if twice and placement.leads in guest.running:
+        yield f"{whose}: it runs on {_named(view, twice)}, too; its names lead to {_named(view, (placement.leads,))}"
+    for node in guest.running:
+        prefix = view.get(keys.prefix(node))
+        if prefix is None and guest.kinds.get(node):
+            yield f"{whose}: node {_named(view, (node,))} has no prefix to give it an address of"
+
+
+def _named(view: View, nodes: Iterable[str]) -> str:
+    return ", ".join(there.name if (there := view.node(node)) is not None else node for node in nodes)

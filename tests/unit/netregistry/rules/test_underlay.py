@@ -1,0 +1,207 @@
+"""Prefixes of nodes: one for each, given once, kept, and given to another one only after its quarantine."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Network
+
+import pytest
+
+from netregistry.model import keys
+from netregistry.model.codec import dump
+from netregistry.model.node import Node
+from netregistry.model.underlay import FIRST, NodePrefix
+from netregistry.stores.base import Delete, Put
+from tests.support.registry import NODES, Registry, node
+
+SITE = "fd12:3456:789a::/48"
+
+
+def prefix(registry: Registry, number: int) -> NodePrefix | None:
+    found: NodePrefix | None = registry.local.view.get(keys.prefix(NODES[number]))
+    return found
+
+
+def prefixes(registry: Registry) -> dict[str, str]:
+    return {key.partition("/")[2]: each.prefix for key, each in registry.local.view.all("prefixes").items()}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "fd12::/47",
+        "fd12::/61",
+        "fd12::/64",
+        "fd12::1/48",
+        "fe80::/48",
+        "ff05::/48",
+        "::/48",
+        "64:ff9b::/48",
+        "10.0.0.0/8",
+        "fd12::",
+        "",
+        "x",
+    ],
+)
+def test_a_prefix_that_cannot_be_one_is_refused(registry: Registry, bad: str) -> None:
+    refused = registry.refused("underlay.init", "", {"prefix": bad})
+    assert (refused["kind"], refused["field"]) == ("invalid", "prefix") and "\n" not in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "prefix"),
+        ({"prefix": SITE, "zone": "a b"}, "zone"),
+        ({"prefix": SITE, "ttl": -1}, "ttl"),
+        ({"prefix": SITE, "ttl": 1.5}, "ttl"),
+        ({"prefix": SITE, "minimum_age": -1}, "minimum_age"),
+        ({"prefix": SITE, "next": 1}, "next"),
+    ],
+)
+def test_what_else_is_refused(registry: Registry, body: dict[str, object], field: str) -> None:
+    assert registry.refused("underlay.init", "", body)["field"] == field
+
+
+def test_each_node_has_a_part_of_its_own(registry: Registry) -> None:
+    """Those that are there get it at the beginning, others when they join."""
+    registry.join(0)
+    registry.join(1)
+    assert (
+        registry.do("underlay.init", "", {"prefix": "FD12:3456:789A:0::/48", "zone": "Hosts.example.com."})["zone"] == "hosts.example.com"
+    )
+    registry.join(2)
+    assert prefixes(registry) == {NODES[0]: "fd12:3456:789a::/64", NODES[1]: "fd12:3456:789a:1::/64", NODES[2]: "fd12:3456:789a:2::/64"}
+    found = prefix(registry, 2)
+    assert found is not None and (found.number, found.next, found.itself) == (2, FIRST, "fd12:3456:789a:2::1")
+    assert found.at(found.next) == "fd12:3456:789a:2::1:0"
+
+
+def test_without_an_underlay_a_join_writes_what_it_did(registry: Registry) -> None:
+    registry.join(0)
+    registry.passes(1)
+    assert {key.partition("/")[0] for key in registry.everything()} == {"nodes", "history", "ledger", "gone"}
+
+
+def test_the_same_once_more_changes_nothing(registry: Registry) -> None:
+    registry.join(0)
+    registry.do("underlay.init", "", {"prefix": SITE, "zone": "hosts.example.com", "ttl": 5})
+    before = {key: value for key, value in registry.everything().items() if not key.startswith(("history/", "ledger"))}
+    registry.do("underlay.init", "", {"prefix": SITE})
+    assert {key: value for key, value in registry.everything().items() if not key.startswith(("history/", "ledger"))} == before
+    assert registry.do("underlay.init", "", {"prefix": SITE, "ttl": 9})["zone"] == "hosts.example.com"
+    refused = registry.refused("underlay.init", "", {"prefix": "fd13::/48"})
+    assert refused["kind"] == "exists" and SITE in refused["detail"]
+
+
+def test_twice_at_once(registry: Registry) -> None:
+    """Another service gives prefixes between the plan and the commit: each node has one, and no two have the same."""
+    other = Registry(registry.store, seed=1)
+    registry.join(0)
+    registry.join(1)
+    other.local.catch_up()
+    registry.do("underlay.init", "", {"prefix": SITE})
+    assert other.local.view.underlay is None, "it has heard nothing of it yet"
+    other.do("underlay.init", "", {"prefix": SITE})
+    other.join(2)
+    registry.join(3)
+    assert other.ask("underlay.init", "", {"prefix": "fd13::/48"}).status == 409
+    registry.local.catch_up()
+    assert len(set(prefixes(registry).values())) == len(prefixes(registry)) == 4
+
+
+def test_a_prefix_that_guests_have(registry: Registry) -> None:
+    registry.network(subnet6="fd12:3456:789a:7::/64")
+    refused = registry.refused("underlay.init", "", {"prefix": SITE})
+    assert refused["field"] == "prefix" and "blue" in refused["detail"]
+    registry.do("underlay.init", "", {"prefix": "fd13::/48"})
+    assert registry.refused("network.add", "", {"name": "red", "subnet6": "fd13:0:0:1::/64"})["field"] == "subnet6"
+    blue = registry.local.view.members("named", "", "blue")[0].partition("/")[2]
+    assert registry.refused("network.set", blue, {"subnet6": "fd13::/40"})["field"] == "subnet6"
+    registry.do("network.set", blue, {"mtu": 1400})
+
+
+def test_more_nodes_than_prefixes(registry: Registry) -> None:
+    for number in range(17):
+        registry.do("node.join", "", {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "name": f"n{number}"})
+    refused = registry.refused("underlay.init", "", {"prefix": "fd12::/60"})
+    assert refused["field"] == "prefix" and "17 nodes" in refused["detail"]
+    registry.do("node.forget", f"{0:08x}-0000-4000-8000-000000000000")
+    registry.do("underlay.init", "", {"prefix": "fd12::/60"})
+    assert len(prefixes(registry)) == 16
+    registry.join(0)
+    registry.passes(1)
+    assert prefix(registry, 0) is None, "a node that joins late has none, and is a node all the same"
+    registry.do("node.forget", f"{7:08x}-0000-4000-8000-000000000000")
+    registry.passes(3500)
+    assert prefix(registry, 0) is None
+    registry.passes(101)
+    found = prefix(registry, 0)
+    assert found is not None and found.prefix == "fd12:0:0:6::/64", "the one whose quarantine is over"
+
+
+def test_many_nodes_are_given_theirs_by_the_leader(registry: Registry) -> None:
+    for number in range(230):
+        registry.do("node.join", "", {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "name": f"n{number}"})
+    registry.do("underlay.init", "", {"prefix": SITE})
+    registry.passes(1)
+    assert len(set(prefixes(registry).values())) == 230
+    assert all(IPv6Network(each).subnet_of(IPv6Network(SITE)) for each in prefixes(registry).values())
+
+
+def test_a_prefix_rests_before_another_node_has_it(registry: Registry) -> None:
+    registry.do("underlay.init", "", {"prefix": "fd12::/60", "minimum_age": 100, "ttl": 200})
+    for number in range(3):
+        registry.join(number)
+    registry.do("node.forget", NODES[0])
+    registry.passes(199)
+    found = prefix(registry, 0)
+    assert found is not None and found.freed == registry.time - 199 and found.until == registry.time + 1
+    registry.join(3)
+    assert prefixes(registry)[NODES[3]] == "fd12:0:0:3::/64"
+    registry.passes(2)
+    assert prefix(registry, 0) is None
+    registry.join(4)
+    assert prefixes(registry)[NODES[4]] == "fd12:0:0:4::/64", "those that were never used come first"
+
+
+def test_a_node_that_comes_back_in_time_has_the_same(registry: Registry) -> None:
+    registry.do("underlay.init", "", {"prefix": SITE})
+    registry.join(0)
+    registry.join(1)
+    registry.do("node.forget", NODES[0])
+    registry.passes(10)
+    registry.join(0)
+    found = prefix(registry, 0)
+    assert found is not None and (found.number, found.freed, found.until) == (0, 0.0, 0.0)
+    registry.passes(10_000)
+    assert prefix(registry, 0) == found
+
+
+def test_what_a_service_that_knows_no_underlay_leaves(registry: Registry) -> None:
+    registry.do("underlay.init", "", {"prefix": SITE})
+    registry.join(0)
+    registry.store.commit((), (Delete(keys.node(NODES[0])), Put(keys.node(NODES[1]), dump(Node(NODES[1], "node1")))))
+    registry.passes(1)
+    gone, come = prefix(registry, 0), prefix(registry, 1)
+    assert gone is not None and gone.freed and come is not None and come.number == 1
+    registry.passes(4000)
+    assert prefix(registry, 0) is None
+
+
+def test_a_prefix_that_nobody_can_read_gives_no_other(registry: Registry) -> None:
+    """It may be of any number: nodes join without one, and the leader does not ask for it again and again."""
+    registry.do("underlay.init", "", {"prefix": SITE})
+    registry.join(0)
+    registry.store.commit((), (Put(keys.prefix(NODES[0]), b"{"),))
+    registry.local.catch_up()
+    registry.join(1)
+    before = registry.local.view.ledger.number
+    for _ in range(2):
+        registry.passes(1)
+    assert prefix(registry, 1) is None and registry.local.view.ledger.number == before
+
+
+def test_who_may(registry: Registry) -> None:
+    registry.join(0)
+    assert registry.refused("underlay.init", "", {"prefix": SITE}, node(0))["kind"] == "forbidden"
+    assert registry.refused("underlay.settle")["kind"] == "forbidden"
