@@ -119,6 +119,7 @@ class Agent:
         self._joined = Joined(state, self._loop, self._jobs, self._log, chance, session=around.make_session, aside=around.aside)
         self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
         self._underlay = Keeper(state, self._loop, self._jobs.work, self._log)
+        self._underlay.told, self._joined.underlay = self._joined.underlaid, self._underlay.look
         self._sources = around.sources(self._jobs.ports, self._log.warning)
 
     # -- begin and end

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 
-NIC, NETWORK = "nic", "network"
+NIC, NETWORK, UNDERLAY = "nic", "network", "underlay"
 RETAIN, CHECK = ("all", "retain"), ("all", "check")
 #: Jobs beside which no other is done.
 COMMON = (SetNetwork, DropNetwork, Retain)

@@ -43,6 +43,14 @@ class Local(NamedTuple):
     network: str = ""  #: UUID of that in which it is by its hypervisor, or whose values it was told; "" for none
     told: str = ""  #: EPOCH:REVISION of those; "" where it was told none
     unread: bool = False  #: its definition is there and says nothing, so nobody knows its fields
+    endpoints: tuple[str, ...] = ()  #: kinds of what speaks for its guest on this node, while it is here
+
+
+class Standing(NamedTuple):
+    """What of the underlay is there on the node: by which generation of what was told, and which addresses."""
+
+    generation: int = 0
+    addresses: tuple[str, ...] = ()
 
 
 class Failure(NamedTuple):
@@ -67,6 +75,10 @@ class AboutMarked(NamedTuple):
     """Say that what there is on the node has changed: bridges, tables, switches, addresses."""
 
 
+class UnderlayMarked(NamedTuple):
+    """Say that what is there of the underlay on the node has changed."""
+
+
 class Lost(NamedTuple):
     """Events of the node were lost: any NIC may have changed."""
 
@@ -78,6 +90,7 @@ class Looked(NamedTuple):
     unclear: frozenset[str] = frozenset()
     about: About | None = None
     wall: float = 0.0  #: seconds since the epoch
+    underlay: Standing | None = None
 
 
 class Surveyed(NamedTuple):
@@ -150,7 +163,7 @@ class Ended(NamedTuple):
     failure: Failure
 
 
-Event = Marked | AboutMarked | Lost | Looked | Surveyed | Did | Answered | Failed | Line | Ended
+Event = Marked | AboutMarked | UnderlayMarked | Lost | Looked | Surveyed | Did | Answered | Failed | Line | Ended
 
 # -- what is asked for: of the registry, one at a time
 
@@ -191,9 +204,13 @@ class Beat(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Begin the stream behind a revision; "": at the beginning. Beside the request that is in flight."""
+    """Begin the stream behind a revision; "": at the beginning. Beside the request that is in flight.
+
+    ``underlay``: the service can tell what it gives the node of an underlay, and is to.
+    """
 
     start: str
+    underlay: bool = False
 
 
 class Close(NamedTuple):
@@ -204,11 +221,15 @@ class Close(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at some NICs, and at what there is on the node. ``devices``: on which the registry has them (reaping.told_devices)."""
+    """Look at some NICs, at what there is on the node, and of the underlay there.
+
+    ``devices``: on which the registry has the NICs (reaping.told_devices).
+    """
 
     uuids: tuple[str, ...]
     about: bool = False
     devices: Mapping[str, str] = {}
+    underlay: bool = False
 
 
 class Survey(NamedTuple):
@@ -255,6 +276,21 @@ class DropNetwork(NamedTuple):
     revision: str
 
 
+class SetUnderlay(NamedTuple):
+    """Keep what is said of the node's underlay; ``value`` is the registry's, fields that are unknown included."""
+
+    key: tuple[str, str]
+    value: Mapping[str, Any]
+    revision: str
+
+
+class DropUnderlay(NamedTuple):
+    """Forget what was said of the node's underlay: the node has none any more."""
+
+    key: tuple[str, str]
+    revision: str
+
+
 class Retain(NamedTuple):
     """Forget what is wanted of all NICs that are not here and not among these, and of all other networks: they were not told again."""
 
@@ -296,5 +332,5 @@ class Tell(NamedTuple):
 
 
 Asking = Hello | AskNode | List | Send | Ask | Beat
-Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check
+Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | SetUnderlay | DropUnderlay | Retain | Check
 Request = Asking | Doing | Watch | Close | Look | Survey | Save | Alarm | Tell

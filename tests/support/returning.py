@@ -128,12 +128,14 @@ class Node:
             nics = {
                 each: said.Local(Report(each, "running"), {}, ganeti=True) for each in request.uuids if each in self._machine.inbox.nics
             }
-            later(self._take, said.Looked(nics, about=About() if request.about else None, wall=time.time()))
+            later(self._take, said.Looked(nics, about=About() if request.about else None, wall=time.time(), underlay=said.Standing()))
         elif isinstance(request, said.Survey):
             later(self._take, said.Surveyed({}, "a node of a test has no inventory"))
         elif isinstance(request, said.Apply | said.Keep):
             later(self._take, said.Did(request.key, request.wanted.revision))
-        elif isinstance(request, said.Drop | said.SetNetwork | said.DropNetwork | said.Retain | said.Check):
+        elif isinstance(
+            request, said.Drop | said.SetNetwork | said.DropNetwork | said.SetUnderlay | said.DropUnderlay | said.Retain | said.Check
+        ):
             later(self._take, said.Did(request.key, getattr(request, "revision", "")))
         elif isinstance(request, said.Watch):
             self._stream = self._task(self._watched(request.start))
