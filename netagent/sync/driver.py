@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import hands, local
 from netagent.sync.about import about
+from netagent.sync.became import Did
 from netagent.sync.jobs import NIC, UNDERLAY
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
@@ -21,10 +23,8 @@ from netagent.sync.messages import (
     Apply,
     Check,
     Close,
-    Did,
     Drop,
     DropNetwork,
-    DropUnderlay,
     Ended,
     Failure,
     Keep,
@@ -36,12 +36,9 @@ from netagent.sync.messages import (
     Retain,
     Save,
     SetNetwork,
-    SetUnderlay,
-    Standing,
     Survey,
     Surveyed,
     Tell,
-    UnderlayMarked,
     Watch,
 )
 from netagent.sync.ownership import INCOMING

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netagent.sync.became import Did, Left
 from netagent.sync.jobs import NETWORK, NIC
-from netagent.sync.messages import Apply, Check, Did, Drop, DropNetwork, DropUnderlay, Keep, Left, Retain, SetNetwork, SetUnderlay
+from netagent.sync.laid import DropUnderlay, SetUnderlay
+from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
 from netcommon.lifecycle.push import (
     IsUp,
     as_kept,

@@ -8,11 +8,13 @@ sent again until it has one. After an error there is a pause, always as long, bu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from netagent.sync.became import Did
 from netagent.sync.connection import UNREACHABLE, Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
 from netagent.sync.jobs import UNDERLAY, Jobs
+from netagent.sync.laid import UnderlayMarked
 from netagent.sync.messages import (
     AboutMarked,
     Alarm,
@@ -21,7 +23,6 @@ from netagent.sync.messages import (
     AskNode,
     Beat,
     Close,
-    Did,
     Ended,
     Failed,
     Failure,
@@ -37,13 +38,13 @@ from netagent.sync.messages import (
     Survey,
     Surveyed,
     Tell,
-    UnderlayMarked,
     Watch,
 )
 from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
 from netagent.sync.reading import Lie, revision_of
 from netagent.sync.reaping import told_devices
+from netagent.sync.sent import Looking
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -495,12 +496,3 @@ class Machine:
     def idle(self) -> bool:
         """Tell whether nothing is left to be told, done or decided."""
         return self.inbox.complete and not (self.marks or len(self.jobs) or self.line.flight or self._looking or self.ownership.busy)
-
-
-class Looking(NamedTuple):
-    """A look that is under way. ``owning``: for a change of what is wanted, not for reports."""
-
-    uuids: tuple[str, ...]
-    about: bool = False
-    underlay: bool = False
-    owning: bool = False

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from netagent.sync.became import Did
+from netagent.sync.laid import DropUnderlay, SetUnderlay, UnderlayMarked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from netagent.sync.bare import Bare
+    from netagent.sync.laid import Standing
     from netregistry.model.nic import Report
     from netregistry.model.node import About
 
@@ -46,13 +50,6 @@ class Local(NamedTuple):
     endpoints: tuple[str, ...] = ()  #: kinds of what speaks for its guest on this node, while it is here
 
 
-class Standing(NamedTuple):
-    """What of the underlay is there on the node: by which generation of what was told, and which addresses."""
-
-    generation: int = 0
-    addresses: tuple[str, ...] = ()
-
-
 class Failure(NamedTuple):
     """Why a request of the registry was not done.
 
@@ -73,10 +70,6 @@ class Marked(NamedTuple):
 
 class AboutMarked(NamedTuple):
     """Say that what there is on the node has changed: bridges, tables, switches, addresses."""
-
-
-class UnderlayMarked(NamedTuple):
-    """Say that what is there of the underlay on the node has changed."""
 
 
 class Lost(NamedTuple):
@@ -105,33 +98,6 @@ class Surveyed(NamedTuple):
     bare: tuple[Bare, ...] = ()
     kept: frozenset[str] = frozenset()
     bridges: frozenset[str] = frozenset()
-
-
-class Left(NamedTuple):
-    """Say of one thing that nothing was done about it: ``why``; "": a NIC is up, and has to stop first."""
-
-    key: tuple[str, str]
-    why: str = ""
-
-
-class Did(NamedTuple):
-    """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
-
-    ``refused``: why it is not done; ``host``: because of the host, whatever was asked; ``passing``: that may be over at any time (a file of
-    ours could not be read or written, a clock is wrong); ``again``: somebody was at work on it, and the same may succeed at once; ``up``:
-    it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to be set anew; ``left``: of several things, those
-    that were not done.
-    """
-
-    key: tuple[str, str]
-    revision: str
-    refused: str = ""
-    host: bool = False
-    passing: bool = False
-    again: bool = False
-    up: bool = False
-    touched: tuple[str, ...] = ()
-    left: tuple[Left, ...] = ()
 
 
 # -- what comes from the registry
@@ -271,21 +237,6 @@ class SetNetwork(NamedTuple):
 
 class DropNetwork(NamedTuple):
     """Forget what was said of a network."""
-
-    key: tuple[str, str]
-    revision: str
-
-
-class SetUnderlay(NamedTuple):
-    """Keep what is said of the node's underlay; ``value`` is the registry's, fields that are unknown included."""
-
-    key: tuple[str, str]
-    value: Mapping[str, Any]
-    revision: str
-
-
-class DropUnderlay(NamedTuple):
-    """Forget what was said of the node's underlay: the node has none any more."""
 
     key: tuple[str, str]
     revision: str

@@ -8,10 +8,12 @@ left aside: it holds up nothing else, and is sent again when it has changed, or 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from netagent.sync.messages import Local, Looked, Send, Standing
+from netagent.sync.laid import Standing
+from netagent.sync.messages import Local, Looked, Send
 from netagent.sync.reading import ENDPOINTS, OF_REGISTRY, endpoints_of, note, report_of, said_of, standing_of
+from netagent.sync.sent import Aside, Sent, sent_of
 from netregistry.model.codec import Invalid, read, write
 from netregistry.model.nic import Report
 from netregistry.model.node import About
@@ -24,21 +26,6 @@ STOPPED: Final = "stopped"
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
 UNDERLAY: Final = "underlay"  #: stands for what of the underlay is there
 MOST_ENDPOINTS = 16  #: kinds of one NIC
-
-
-class Sent(NamedTuple):
-    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none."""
-
-    state: str
-    hash: int
-    device: str = ""
-
-
-class Aside(NamedTuple):
-    """Keep what the registry has refused by itself. ``said``: that; the hash of what there is on the node; None: that a NIC is gone."""
-
-    why: str
-    said: Sent | int | None
 
 
 class Outbox:
@@ -138,7 +125,7 @@ class Outbox:
             report = self._report(uuid, local, looked.wall, kept)
             self.absent.discard(uuid)
             endpoints = self._endpoints(local)
-            sent = None if report is None else _sent(report, endpoints=endpoints)
+            sent = None if report is None else sent_of(report, endpoints=endpoints)
             if not self._is_known(uuid, sent, before):
                 flying[uuid] = sent
                 if report is None:
@@ -197,7 +184,7 @@ class Outbox:
     def knows(self, uuid: str, local: Local) -> bool:
         """Tell whether the registry has a NIC from us as it is."""
         sent = self.told.get(uuid)
-        return sent is not None and sent == _sent(self._said(uuid, local), endpoints=self._endpoints(local))
+        return sent is not None and sent == sent_of(self._said(uuid, local), endpoints=self._endpoints(local))
 
     @property
     def refused(self) -> dict[str, str]:
@@ -294,7 +281,7 @@ class Outbox:
         self.told, self.noted = {}, {}
         for each in reports:
             said = said_of(each)
-            self.told[each["nic"]] = Sent(has[each["nic"]], 0) if said is None else _sent(said, counts, endpoints_of(each))
+            self.told[each["nic"]] = Sent(has[each["nic"]], 0) if said is None else sent_of(said, counts, endpoints_of(each))
             if counts and said is not None and said.refused:
                 self.noted[said.nic] = said.refused
         self.ever = set(self.told)
@@ -328,8 +315,3 @@ class Outbox:
         self._mark_node(*(what for what in (ABOUT, UNDERLAY) if refused.pop(what, None) is not None))
         for uuid in refused:
             self.dirty.setdefault(uuid)
-
-
-def _sent(report: Report, counts: bool = True, endpoints: tuple[str, ...] = ()) -> Sent:
-    said = hash((report, endpoints) if endpoints else report)
-    return Sent(report.state, (said or 1) if counts else 0, report.tap)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netagent.sync.messages import Option, Standing, Wanted
+from netagent.sync.laid import Standing
+from netagent.sync.messages import Option, Wanted
 from netcommon.options.tags import value_of
 from netregistry.model.codec import Invalid, read
 from netregistry.model.kinds import FOREVER

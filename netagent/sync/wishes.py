@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.sync.held import Held
 from netagent.sync.jobs import CHECK, NETWORK, NEVER, NIC, RETAIN, UNDERLAY
-from netagent.sync.messages import Apply, Check, Drop, DropNetwork, DropUnderlay, Keep, Retain, SetNetwork, SetUnderlay
+from netagent.sync.laid import DropUnderlay, SetUnderlay
+from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
 from netagent.sync.outbox import STOPPED
 from netagent.sync.reading import unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from netagent.sync.became import Did
     from netagent.sync.inbox import Beside, Changes, Inbox
     from netagent.sync.jobs import Jobs, Key
-    from netagent.sync.messages import Did, Doing, Local, Wanted
+    from netagent.sync.messages import Doing, Local, Wanted
     from netagent.sync.outbox import Outbox
 
 AGAIN = 60.0  #: seconds until what the disk has not taken is tried again

@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from netagent.sync.became import Did, Left
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     Alarm,
@@ -23,17 +25,14 @@ from netagent.sync.messages import (
     Beat,
     Check,
     Close,
-    Did,
     Drop,
     DropNetwork,
-    DropUnderlay,
     Ended,
     Event,
     Failed,
     Failure,
     Hello,
     Keep,
-    Left,
     Line,
     List,
     Local,
@@ -44,11 +43,8 @@ from netagent.sync.messages import (
     Save,
     Send,
     SetNetwork,
-    SetUnderlay,
-    Standing,
     Survey,
     Surveyed,
-    UnderlayMarked,
     Wanted,
     Watch,
 )

@@ -8,28 +8,11 @@ from typing import Any
 import pytest
 
 from netagent.sync import hands
+from netagent.sync.became import Did
 from netagent.sync.inbox import Inbox
 from netagent.sync.jobs import UNDERLAY
-from netagent.sync.messages import (
-    Answered,
-    AskNode,
-    Did,
-    DropUnderlay,
-    Failed,
-    Failure,
-    Hello,
-    Line,
-    List,
-    Local,
-    Look,
-    Looked,
-    Marked,
-    Send,
-    SetUnderlay,
-    Standing,
-    UnderlayMarked,
-    Watch,
-)
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
+from netagent.sync.messages import Answered, AskNode, Failed, Failure, Hello, Line, List, Local, Look, Looked, Marked, Send, Watch
 from netcommon.lifecycle.underlay import hold
 from netregistry.model.nic import Report
 from runtime import underlay
