@@ -104,6 +104,11 @@ SCRIPTS = (
     ("NETCOMMON_CONTEXT", "`up`, or the [context](../lifecycle.md#down) of the down"),
     ("NETCOMMON_MIGRATION_PHASE", "MIGRATION_PHASE as the caller gave it, or empty"),
     ("NETCOMMON_RECORD", "the path of the NIC's record"),
+    (
+        "NETCOMMON_ENDPOINT_KIND_ADDRESS",
+        "for each kind of [endpoint](../underlay.md) that the instance has on this node, as last known, its address",
+    ),
+    ("NETCOMMON_ENDPOINT_KIND_NAME", "the name that leads to it, or empty; KIND in upper case, hyphens as `_`"),
     ("NETCOMMON_DOOR", "which NIC is at work: so that a script that calls one of our doors for its own NIC does not start over"),
     ("NETCOMMON_SCRIPT", "another value for each run: by it the processes of a script are known that is ended at its time limit"),
 )

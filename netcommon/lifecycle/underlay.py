@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Judge = Callable[[Operation, str], bool]
 
 KEY = ""  #: of no NIC's record
+VARIABLE = "NETCOMMON_ENDPOINT_"  #: what variables of the site's scripts begin with
+RETIRED = "retired"  #: the state of an endpoint to which no name leads any more
 
 
 class Held(NamedTuple):
@@ -54,6 +56,25 @@ def known_of(node: Node) -> Underlay | None:
     known = underlay.read(node.paths)
     member = membership.read(node.paths) if known is not None else None
     return known if known is not None and member is not None and member.uuid == known.node else None
+
+
+def variables(node: Node, instance: str, log: Log) -> dict[str, str]:
+    """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
+
+    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME; of several of a kind that which a name leads to, or is to.
+    """
+    try:
+        known = known_of(node)
+    except (HostRefused, RecordTooNew, RecordUnreadable) as error:
+        log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
+        return {}
+    found: dict[str, str] = {}
+    ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
+    for each in sorted(ours, key=lambda each: each.state == RETIRED):
+        start = f"{VARIABLE}{each.kind.upper().replace('-', '_')}"
+        found.setdefault(f"{start}_ADDRESS", each.address)
+        found.setdefault(f"{start}_NAME", each.name)
+    return found
 
 
 def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True) -> Held:
