@@ -26,6 +26,7 @@ from netagent.sources.inotify import SOURCE, FileEvents
 from netagent.sources.switches import Switches
 from netagent.state import State
 from netagent.surroundings import REAL, Surroundings
+from netagent.underlay.keeper import Keeper
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
 from runtime import inotify
@@ -117,6 +118,8 @@ class Agent:
         self._jobs.doubted = self._switches.ask
         self._joined = Joined(state, self._loop, self._jobs, self._log, chance, session=around.make_session, aside=around.aside)
         self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
+        self._underlay = Keeper(state, self._loop, self._jobs.work, self._log)
+        self._underlay.told, self._joined.underlay = self._joined.underlaid, self._underlay.look
         self._sources = around.sources(self._jobs.ports, self._log.warning)
 
     # -- begin and end
@@ -137,6 +140,7 @@ class Agent:
         self._jobs.end_due()
         self._serve(self._state.settings)
         self._watch_place()
+        self._underlay.look()
         self._joined.look()
         self._process.ready(f"{len(self._nics)} NICs on record")
 
@@ -152,6 +156,7 @@ class Agent:
         """Ends the workers, and closes what is open."""
         self._serving.close(GRACE)
         self._joined.close(GRACE)
+        self._underlay.close()
         self._jobs.close(GRACE)
         self._switches.close()
         for source in (*self._sources, self._files):
@@ -167,6 +172,7 @@ class Agent:
         self._dirty.everything(self._now())
         self._jobs.schedule()
         self._serve(settings)
+        self._underlay.look()
         self._joined.look()
 
     def status(self) -> Mapping[str, object]:
@@ -185,6 +191,7 @@ class Agent:
             "connected to Open vSwitch": self._switches.connected or ("not needed" if not self._nics.switched() else False),
             **self._serving.status(),
             **self._joined.status(),
+            **self._underlay.status(),
         }
 
     def hanging(self) -> str:
@@ -214,6 +221,7 @@ class Agent:
                 self._take(event, now)
         if events:
             self._joined.changed()
+            self._underlay.changed()
         self._jobs.schedule()
 
     def _read_files(self) -> None:
@@ -339,6 +347,7 @@ class Agent:
             self._look_at_doors()
             self._switches.again()
             self._jobs.end_due()
+            self._underlay.look()
             self._joined.look()
             self._joined.coming()
         finally:

@@ -11,7 +11,7 @@ from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from netagent.dispatcher import Dispatcher
     from netagent.loop import Scheduler
@@ -49,6 +49,7 @@ class Joined:
     ) -> None:
         self._state, self._loop, self._jobs, self._log, self._chance, self._path = state, loop, jobs, log, chance, path
         self._session, self._aside = session, aside
+        self.underlay: Callable[[], None] = lambda: None  #: what is known of the underlay is another
         self._sync: Sync | None = None
         self._renewal: Renewal | None = None
         self._as: tuple[object, ...] = ()
@@ -100,6 +101,7 @@ class Joined:
             cap=settings.registry_reap_cap,
         )
         around = Around(self._loop, state.clock, self._log, state.alarms, state.metrics, self._jobs.work, self._call, self._session)
+        around = around._replace(underlay=self.underlay)
         where: str | Places = self._path or SOCKET
         if found is not None:
             from netagent.renewal import Renewal
@@ -133,6 +135,11 @@ class Joined:
         """Note that something of the node may have changed."""
         if self._sync is not None:
             self._sync.changed()
+
+    def underlaid(self) -> None:
+        """Note that other addresses of the underlay are there than before."""
+        if self._sync is not None:
+            self._sync.underlaid()
 
     def unworked(self, key: Key, error: Exception) -> None:
         """Note that a worker could not do what it was given."""

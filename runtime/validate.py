@@ -17,6 +17,7 @@ NAME_BYTES = 255
 TAG_CHARACTERS = 128  #: constants.MAX_TAG_LEN of Ganeti
 TABLE_CHARACTERS = 64
 REVISION_CHARACTERS = 128  #: of EPOCH:REVISION
+LABEL_CHARACTERS = 63  #: of one label of a host name (RFC 1035, 2.3.4)
 
 #: Names that /proc/sys/net/*/conf and the kernel itself use for other things than a guest's device.
 RESERVED = frozenset({".", "..", "all", "default", "lo"})
@@ -25,6 +26,7 @@ RESERVED = frozenset({".", "..", "all", "default", "lo"})
 _SHELL = frozenset("\"$&'()*;<>?[\\]`{|}!~#")
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _HEX = frozenset("0123456789abcdef")
+_LABEL = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _TABLE = _LETTERS | frozenset("0123456789_.@-")
 _TAG = frozenset("_.+*/:@-")
 _UNUSABLE_TABLES = frozenset({"local", "unspec"})
@@ -202,6 +204,11 @@ def is_revision(text: str) -> bool:
     epoch, _, number = text.rpartition(":")
     good = len(text) <= REVISION_CHARACTERS and text.isascii() and text.isprintable() and " " not in text
     return good and bool(epoch) and number.isdecimal()
+
+
+def is_label(text: str) -> bool:
+    """Tell whether ``text`` can be one label of a host name (RFC 1123, 2.1), in lower case."""
+    return 0 < len(text) <= LABEL_CHARACTERS and _LABEL.issuperset(text) and "-" not in (text[0], text[-1])
 
 
 def is_uuid(text: str) -> bool:

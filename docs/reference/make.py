@@ -26,6 +26,7 @@ from netcommon.operations import kind  # noqa: E402
 from netcommon.operations.base import Operation  # noqa: E402
 from netcommon.operations.kinds import KINDS  # noqa: E402
 from netcommon.plan.planner import plan  # noqa: E402
+from netcommon.plan.underlay import plan as plan_underlay  # noqa: E402
 from netcommon.settings.model import Settings  # noqa: E402
 from netcommon.settings.schema import KEYS, Key  # noqa: E402
 from netcommon.settings.types import REPAIRS  # noqa: E402
@@ -35,6 +36,7 @@ from netregistry.service.filters import PAGING, USUAL  # noqa: E402
 from netregistry.service.openapi import IF_MATCH, KEY, ROLE  # noqa: E402
 from netregistry.service.routes import DRY, ROUTES  # noqa: E402
 from runtime.environment import nic_from_environment  # noqa: E402
+from runtime.underlay import Underlay  # noqa: E402
 from tests import golden  # noqa: E402
 
 MADE = "<!-- Made by docs/reference/make.py from the program: change it there, and run that. -->\n"
@@ -55,6 +57,7 @@ TABLES = {
     "dns": "[Records in the DNS](../dns.md), made by the hook on the master.",
     "networks.*": """`[networks.NAME]`, by a network's name or UUID: what its [guests are
 told](../dhcp.md#what-guests-are-told-of-their-network). It has the options of [nic] too, for the NICs in the network.""",
+    "underlay": "The node's part of an [underlay](../underlay.md).",
     "agent": "[The agent](../agent.md). The hooks have no use for these.",
     "registry": "A [registry](../registry.md#the-agents-side) that the node has joined; of the machine that keeps one, [who else is let in]"
     "(../registry.md#other-machines). The hooks have no use for these.",
@@ -101,6 +104,11 @@ SCRIPTS = (
     ("NETCOMMON_CONTEXT", "`up`, or the [context](../lifecycle.md#down) of the down"),
     ("NETCOMMON_MIGRATION_PHASE", "MIGRATION_PHASE as the caller gave it, or empty"),
     ("NETCOMMON_RECORD", "the path of the NIC's record"),
+    (
+        "NETCOMMON_ENDPOINT_KIND_ADDRESS",
+        "for each kind of [endpoint](../underlay.md) that the instance has on this node, as last known, its address",
+    ),
+    ("NETCOMMON_ENDPOINT_KIND_NAME", "the name that leads to it, or empty; KIND in upper case, hyphens as `_`"),
     ("NETCOMMON_DOOR", "which NIC is at work: so that a script that calls one of our doors for its own NIC does not start over"),
     ("NETCOMMON_SCRIPT", "another value for each run: by it the processes of a script are known that is ended at its time limit"),
 )
@@ -223,6 +231,10 @@ def settings() -> str:
     return text + SETTINGS_END.format(words=", ".join(f"`{word}`" for word in REPAIRS))
 
 
+#: What no NIC has: the node's own.
+UNDERLAY = Underlay("", "", 0, "2001:db8:0:1::/64")
+
+
 def samples() -> dict[str, Operation]:
     """Return one operation of each kind, as the planner makes it for NICS, or else for a golden case.
 
@@ -234,6 +246,7 @@ def samples() -> dict[str, Operation]:
     for variables, chosen in product(described, SETTINGS_OF):
         for one in plan(nic_from_environment(variables), chosen):
             found.setdefault(one.KIND, one)
+    found |= {one.KIND: one for one in plan_underlay(UNDERLAY, "lo")[:2]}
     if missing := {*KINDS} - {*found}:
         raise LookupError(f"no NIC of tests/golden, nor of NICS here, has operations of the kinds {', '.join(sorted(missing))}")
     return {name: found[name] for name in KINDS}

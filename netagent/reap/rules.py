@@ -22,7 +22,8 @@ class Sizes(NamedTuple):
 def sizes(seen: Seen, known: Records) -> Sizes:
     """The sizes of one inventory."""
     devices = sum(link.name != LOOPBACK for link in seen.view.links())
-    return Sizes(devices, len(seen.owned), len(known.all), len(known.held))
+    marked = sum(not thing.of_node for thing in seen.owned)  # what is the node's own stays without any NIC
+    return Sizes(devices, marked, len(known.all), len(known.held - known.of_node))
 
 
 def emptied(last: Sizes | None, now: Sizes) -> str:

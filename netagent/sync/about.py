@@ -12,10 +12,11 @@ from runtime import validate
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from netcommon.host.api.facts import Link
+    from netcommon.host.api.facts import Address, Link
     from netcommon.host.api.host import View
 
 MOST, MANY = 100, 1000
+ALONE = 128  #: the length of an address without a prefix
 LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -27,7 +28,7 @@ def about(view: View, node: str) -> About:
     links = view.links()
     of: dict[int, list[str]] = {}
     for address in view.addresses():
-        if address.address not in LOOPBACK and _usable(address.address):
+        if address.address not in LOOPBACK and _usable(address.address) and not _is_endpoint(address):
             of.setdefault(address.index, []).append(address.address)
     bridges = tuple(sorted(link.name for link in links if link.kind == "bridge" and _sayable(link.name))[:MANY])
     switches, tables = _switches(view), _tables(view)
@@ -44,6 +45,11 @@ def about(view: View, node: str) -> About:
         tuple(sorted({link.vlan for link in links if 1 <= link.vlan <= 4094})),
         tuple(sorted({each for each in (*bridges, *switches, *tables) if _tag(each)}))[:MOST],
     )
+
+
+def _is_endpoint(address: Address) -> bool:
+    """Tell whether an address may be that of an endpoint, which comes and goes with a guest (netcommon.operations.underlay)."""
+    return address.deprecated and address.length == ALONE
 
 
 def _tables(view: View) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ class Connection:
         return self.known and self.listed
 
     def can(self, what: str, now: float) -> bool:
-        """Tell whether the service can do something: "watch", "reports", "beat", or an action such as "nic.add"."""
+        """Tell whether the service can do something: "watch", "reports", "beat", "underlay", or an action such as "nic.add"."""
         if self._lacking.get(what, 0.0) > now:
             return False
         return what in ("reports", "beat") or what in self._abilities or what in self._actions

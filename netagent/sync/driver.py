@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from netagent.reconcile.keyed_pool import Key
 from netagent.sync import hands, local
 from netagent.sync.about import about
-from netagent.sync.jobs import NIC
+from netagent.sync.became import Did
+from netagent.sync.jobs import NIC, UNDERLAY
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
@@ -21,7 +23,6 @@ from netagent.sync.messages import (
     Apply,
     Check,
     Close,
-    Did,
     Drop,
     DropNetwork,
     Ended,
@@ -90,8 +91,8 @@ class Speaks(Protocol):
         """Ask something; the answer comes as an event, with the stream 0."""
         ...
 
-    def watch(self, start: str) -> None:
-        """Begin the stream, another one than before."""
+    def watch(self, start: str, underlay: bool = False) -> None:
+        """Begin the stream, another one than before. ``underlay``: it is to tell what the node has of that."""
         ...
 
     def end(self) -> None:
@@ -122,6 +123,7 @@ class Around(NamedTuple):
     put: Put
     call: Callable[[Worker], Call]
     session: MakeSession | None = None  #: None: Session
+    underlay: Callable[[], None] = lambda: None  #: what is known of the underlay is another
 
 
 class Sync:
@@ -182,6 +184,10 @@ class Sync:
             wait = max(self._about_at + ABOUT_OFTEN - self._now(), 0.0)
             self._about_timer = self._around.loop.after(wait, self._mark_about)
 
+    def underlaid(self) -> None:
+        """Note that other addresses of the underlay are there than before, or those of another generation."""
+        self._take(UnderlayMarked())
+
     def _mark_about(self) -> None:
         for timer in (self._about_timer, self._again_timer):
             if timer is not None:
@@ -228,10 +234,10 @@ class Sync:
             self._work(Key(LOOK, "look"), partial(self._look, request), lambda _why: Looked({}, frozenset(request.uuids)))
         elif isinstance(request, Survey):
             self._work(INVENTORY, self._survey, lambda why: Surveyed({}, why))
-        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | SetUnderlay | DropUnderlay | Retain | Check):
             self._work(Key(DO, "/".join(request.key)), partial(self._job, request), lambda why: Did(request.key, "", why, again=True))
         elif isinstance(request, Watch):
-            self._session.watch(request.start)
+            self._session.watch(request.start, request.underlay)
         elif isinstance(request, Close):
             self._session.end()
             self._around.loop.tell(partial(self._take, Ended(Failure("", "it was not to be believed"))))
@@ -261,6 +267,8 @@ class Sync:
 
     def _worked(self, key: Key, event: Event) -> None:
         self._open.pop(key, None)
+        if isinstance(event, Did) and event.key[0] == UNDERLAY and not event.refused and not self._closed:
+            self._around.underlay()
         self._take(event)
 
     def unworked(self, key: Key, why: str) -> None:
@@ -273,7 +281,8 @@ class Sync:
 
     def _look(self, request: Look, worker: Worker) -> Event:
         what = about(worker.node.host.view(), self.node) if request.about else None
-        return local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
+        found = local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
+        return found._replace(underlay=_standing(worker)) if request.underlay else found
 
     def _survey(self, worker: Worker) -> Event:
         return local.surveyed(worker.node, hands.applied)
@@ -333,6 +342,12 @@ class Sync:
         metrics.gauge("netcommon_registry_refused", float(len(machine.wishes.refused(NIC))))
         metrics.gauge("netcommon_registry_unknown", float(len(machine.ownership.foreign)))
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
+
+
+def _standing(worker: Worker) -> Standing:
+    from netcommon.lifecycle.underlay import seen  # where the registry has an underlay
+
+    return Standing(*seen(worker.node, worker.node.host.view()))
 
 
 def _incarnation(state: str, chance: random.Random) -> str:

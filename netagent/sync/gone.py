@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync import hands, local
-from netagent.sync.outbox import Sent
 from netagent.sync.reaping import found
+from netagent.sync.sent import Sent
 
 if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node

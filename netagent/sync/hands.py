@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netagent.sync.became import Did, Left
 from netagent.sync.jobs import NETWORK, NIC
-from netagent.sync.messages import Apply, Check, Did, Drop, DropNetwork, Keep, Left, Retain, SetNetwork
+from netagent.sync.laid import DropUnderlay, SetUnderlay
+from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
 from netcommon.lifecycle.push import (
     IsUp,
     as_kept,
@@ -19,6 +21,7 @@ from netcommon.lifecycle.push import (
     push,
     retain,
 )
+from runtime import underlay
 from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
@@ -70,6 +73,10 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         return did._replace(touched=keep_network(node, network_of(uuid, job.revision, job.value)))
     elif isinstance(job, DropNetwork):
         return did._replace(up=bool(drop_network(node, uuid)))
+    elif isinstance(job, SetUnderlay):
+        underlay.write(node.paths, underlay.underlay_of(uuid, job.revision, job.value))
+    elif isinstance(job, DropUnderlay):
+        underlay.remove(node.paths)
     elif isinstance(job, Retain):
         return did._replace(left=tuple(Left(key, why) for key, why in retain(node, job.nics, job.networks, call)))
     else:

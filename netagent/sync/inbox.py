@@ -45,7 +45,10 @@ class Network(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Hold what a commit, or a beginning (``whole``), has changed for the node."""
+    """Hold what a commit, or a beginning (``whole``), has changed for the node.
+
+    ``underlay``: what it is to have of that by now; ``underlay_left``: nothing any more.
+    """
 
     whole: bool
     revision: Revision
@@ -55,6 +58,8 @@ class Changes(NamedTuple):
     networks_left: tuple[str, ...]
     kept: frozenset[str] = frozenset()  #: of a beginning: all NICs that were told, own or not
     first: bool = False  #: nothing was told before in this run of the agent
+    underlay: Network | None = None
+    underlay_left: bool = False
 
 
 class Inbox:
@@ -64,6 +69,7 @@ class Inbox:
         self._node, self._mine = node, mine
         self.nics: dict[str, Own] = {}
         self.networks: dict[str, Network] = {}
+        self.underlay: Network | None = None  #: what this node is to have of it; None: nothing, or nobody has said
         self.agreed: dict[str, str] = {}  #: NIC -> the address that the registry and the node had of it when they last had the same
         self._agreements = 0
         self.ready: Revision | None = None  #: up to which all was told; None: nothing is known
@@ -71,15 +77,19 @@ class Inbox:
         self.current = False  #: in this run of the agent all was told once: nothing on the node is newer
         self._last: Revision | None = None  # the highest of ``ready`` that there ever was
         self._proved: Revision | None = None  # the highest at which anything was told or done
-        self._whole = False
+        self._whole = self._asked = False
         self._lines: list[tuple[str, str, str, Any, Revision]] = []
         self._size = 0
         self._beside: set[str] = set()
         self._before: object = None  # the line before, where that was ``ready``
         self._highest: Revision | None = None  # of the lines since ``ready``
 
-    def begin(self) -> str:
-        """Prepare for a stream; give where it is to begin: behind what is known, "" at the beginning."""
+    def begin(self, underlay: bool = False) -> str:
+        """Prepare for a stream; give where it is to begin: behind what is known, "" at the beginning.
+
+        ``underlay``: the service is asked for that too, so what it does not tell at a beginning is not there.
+        """
+        self._asked = underlay
         self._lines, self._size, self._beside, self._highest = [], 0, set(), None
         self.complete, self._whole = False, self.ready is None
         return "" if self.ready is None else str(self.ready)
@@ -146,8 +156,12 @@ class Inbox:
         nics: dict[str, Own] = {} if self._whole else dict(self.nics)
         networks: dict[str, Network] = {} if self._whole else dict(self.networks)
         told: dict[str, Network] = {}
+        underlay = None if self._whole and self._asked else self.underlay
         for event, what, uuid, value, revision in self._lines:
-            if what == "nic" and event == "leave":
+            if what == "underlay":
+                self._check_order("the underlay", self.underlay, revision)
+                underlay = None if event == "leave" else Network(str(revision), value)
+            elif what == "nic" and event == "leave":
                 nics.pop(uuid, None)
             elif what == "nic":
                 self._check(uuid, value, revision)
@@ -168,8 +182,10 @@ class Inbox:
             tuple(uuid for uuid in self.networks if uuid not in networks),
             kept=frozenset((*nics, *self._beside)) if self._whole else frozenset(),
             first=not self.current,
+            underlay=None if underlay == self.underlay else underlay,
+            underlay_left=underlay is None and (self.underlay is not None or (self._whole and self._asked)),
         )
-        self.nics, self.networks = nics, networks
+        self.nics, self.networks, self.underlay = nics, networks, underlay
         return self._taken(at, found)
 
     def _taken(self, at: Revision, found: Changes) -> Changes:
@@ -230,7 +246,9 @@ class Inbox:
             for uuid, own in self.nics.items()
         }
         networks = {uuid: network._asdict() for uuid, network in self.networks.items()}
-        return {"node": self._node, "ready": str(self.ready), "proved": str(self._proved or self.ready), "nics": nics, "networks": networks}
+        underlay = None if self.underlay is None else self.underlay._asdict()
+        stands = {"ready": str(self.ready), "proved": str(self._proved or self.ready)}
+        return {"node": self._node, **stands, "nics": nics, "networks": networks, "underlay": underlay}
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Take what ``document`` gave; whatever is not that counts for nothing: then all is told anew."""
@@ -258,9 +276,12 @@ class Inbox:
             }
             agreed = {str(uuid): str(each["agreed"]) for uuid, each in document["nics"].items() if "agreed" in each}
             proved = revision_of(document["proved"])
+            said = document.get("underlay")  # an earlier version has not kept it
+            underlay = None if said is None else Network(str(revision_of(said["revision"])), dict(said["value"]))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
         self.nics, self.networks, self.agreed, self.ready, self._proved = nics, networks, agreed, ready, proved
+        self.underlay = underlay
 
 
 def _too_many(nics: Mapping[str, Own], networks: Mapping[str, Network]) -> list[str]:

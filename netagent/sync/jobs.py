@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netagent.sync.messages import Apply, Did, Drop, DropNetwork, Keep, Retain, SetNetwork
+from netagent.sync.became import Did
+from netagent.sync.messages import Apply, Drop, DropNetwork, Keep, Retain, SetNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 
-NIC, NETWORK = "nic", "network"
+NIC, NETWORK, UNDERLAY = "nic", "network", "underlay"
 RETAIN, CHECK = ("all", "retain"), ("all", "check")
 #: Jobs beside which no other is done.
 COMMON = (SetNetwork, DropNetwork, Retain)

@@ -192,7 +192,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
     ganeti = standing.ganeti and defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
     fields = {} if broken else _fields(defined or nic)
-    return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken)
+    return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken, _endpoints(node, nic))
 
 
 def _options(node: Node, standing: Record) -> tuple[Option, ...]:
@@ -244,6 +244,14 @@ def _addresses(node: Node, nic: Nic) -> tuple[str, ...]:
     except NetcommonError:
         more = ()
     return tuple(dict.fromkeys(each for each in (_host(nic.ip), *more) if each))[:MOST]
+
+
+def _endpoints(node: Node, nic: Nic) -> tuple[str, ...]:
+    """Give the kinds of endpoints that the guest has by the options of one of its NICs."""
+    try:
+        return options_of(nic, node.settings).endpoints
+    except NetcommonError:
+        return ()
 
 
 def _fields(nic: Nic) -> dict[str, Any]:

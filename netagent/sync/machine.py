@@ -8,11 +8,13 @@ sent again until it has one. After an error there is a pause, always as long, bu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from netagent.sync.became import Did
 from netagent.sync.connection import UNREACHABLE, Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
-from netagent.sync.jobs import Jobs
+from netagent.sync.jobs import UNDERLAY, Jobs
+from netagent.sync.laid import UnderlayMarked
 from netagent.sync.messages import (
     AboutMarked,
     Alarm,
@@ -21,7 +23,6 @@ from netagent.sync.messages import (
     AskNode,
     Beat,
     Close,
-    Did,
     Ended,
     Failed,
     Failure,
@@ -43,6 +44,7 @@ from netagent.sync.outbox import Outbox
 from netagent.sync.ownership import Ownership
 from netagent.sync.reading import Lie, revision_of
 from netagent.sync.reaping import told_devices
+from netagent.sync.sent import Looking
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Machine:
         if kept is not None:
             self.inbox.load(kept)
         self.jobs = Jobs()
-        self.wishes = Wishes(self.inbox, self.outbox, self.jobs, rules.every)
+        self.wishes = Wishes(node, self.inbox, self.outbox, self.jobs, rules.every)
         self.line = Connection(now, rules.check)
         parts = self.outbox, self.inbox, self.line
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
@@ -105,6 +107,9 @@ class Machine:
             self.mark(event.uuid, now)
         elif isinstance(event, AboutMarked):
             self.outbox.about = True
+            self._gathered = max(self._gathered, now + GATHER)
+        elif isinstance(event, UnderlayMarked):
+            self.outbox.underlay = self.outbox.able
             self._gathered = max(self._gathered, now + GATHER)
         elif isinstance(event, Lost):
             self.ownership.begin(now)
@@ -156,7 +161,7 @@ class Machine:
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
-            found.append(Look(wanted.uuids, wanted.about, told_devices(self.outbox.told, wanted.uuids)))
+            found.append(Look(wanted.uuids, wanted.about, told_devices(self.outbox.told, wanted.uuids), wanted.underlay))
         if self.ownership.survey_due:
             self.ownership.survey_due = False
             found.append(Survey())
@@ -170,7 +175,8 @@ class Machine:
         if self.line.may_watch(now):
             self.line.stream = True
             self.wishes.begin()
-            found.append(Watch(self.inbox.begin()))
+            underlay = self.line.can(UNDERLAY, now)
+            found.append(Watch(self.inbox.begin(underlay), underlay))
         self._notice(now)
         if self._to_save(now):
             self._saved = now, self.inbox.stand
@@ -198,9 +204,9 @@ class Machine:
 
     def _next_look(self, now: float) -> Looking | None:
         if (uuids := self.ownership.look(now)) is not None:
-            return Looking(uuids, False, True)
+            return Looking(uuids, owning=True)
         if self.outbox.due and now >= self._gathered and self.line.may_report(now):
-            return Looking(*self.outbox.batch(), False)
+            return Looking(*self.outbox.batch())
         return None
 
     def _next_asking(self, now: float) -> Asking | None:
@@ -243,6 +249,7 @@ class Machine:
                 if self.line.hello(event.body):
                     self._another_epoch(now)
                     self.line.greeted = True
+                self.outbox.can_tell_underlay(self.line.can(UNDERLAY, now))
             elif isinstance(asked, AskNode):
                 self._known(self.line.node(event.body, now), event.body)
             elif isinstance(asked, List):
@@ -264,6 +271,7 @@ class Machine:
         self.line.counts = said.get("life", "") == self._life != ""  # an older service does not say it
         if self.line.counts:
             self.outbox.has_about(said["about"])
+        self.outbox.has_underlay(said.get(UNDERLAY))
         if after != self.outbox.after:
             self.line.listed = False
         self.outbox.after = after
@@ -421,7 +429,7 @@ class Machine:
             self.ownership.looked(event, now)
             return
         self.outbox.unclear |= {uuid: now + self._pause() for uuid in event.unclear}
-        if looking.about and event.about is None:
+        if (looking.about and event.about is None) or (looking.underlay and event.underlay is None):
             self._gathered = now + self._pause()
         self._settle(event.nics)
         if self.line.ready:
@@ -488,11 +496,3 @@ class Machine:
     def idle(self) -> bool:
         """Tell whether nothing is left to be told, done or decided."""
         return self.inbox.complete and not (self.marks or len(self.jobs) or self.line.flight or self._looking or self.ownership.busy)
-
-
-class Looking(NamedTuple):
-    """A look that is under way. ``owning``: for a change of what is wanted, not for reports."""
-
-    uuids: tuple[str, ...]
-    about: bool
-    owning: bool

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from netagent.sync.became import Did
+from netagent.sync.laid import DropUnderlay, SetUnderlay, UnderlayMarked
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from netagent.sync.bare import Bare
+    from netagent.sync.laid import Standing
     from netregistry.model.nic import Report
     from netregistry.model.node import About
 
@@ -43,6 +47,7 @@ class Local(NamedTuple):
     network: str = ""  #: UUID of that in which it is by its hypervisor, or whose values it was told; "" for none
     told: str = ""  #: EPOCH:REVISION of those; "" where it was told none
     unread: bool = False  #: its definition is there and says nothing, so nobody knows its fields
+    endpoints: tuple[str, ...] = ()  #: kinds of what speaks for its guest on this node, while it is here
 
 
 class Failure(NamedTuple):
@@ -78,6 +83,7 @@ class Looked(NamedTuple):
     unclear: frozenset[str] = frozenset()
     about: About | None = None
     wall: float = 0.0  #: seconds since the epoch
+    underlay: Standing | None = None
 
 
 class Surveyed(NamedTuple):
@@ -92,33 +98,6 @@ class Surveyed(NamedTuple):
     bare: tuple[Bare, ...] = ()
     kept: frozenset[str] = frozenset()
     bridges: frozenset[str] = frozenset()
-
-
-class Left(NamedTuple):
-    """Say of one thing that nothing was done about it: ``why``; "": a NIC is up, and has to stop first."""
-
-    key: tuple[str, str]
-    why: str = ""
-
-
-class Did(NamedTuple):
-    """Answer what was to be done on the node: by its ``key`` and the revision that it was about.
-
-    ``refused``: why it is not done; ``host``: because of the host, whatever was asked; ``passing``: that may be over at any time (a file of
-    ours could not be read or written, a clock is wrong); ``again``: somebody was at work on it, and the same may succeed at once; ``up``:
-    it is not done, since a NIC is up that has to stop first; ``touched``: NICs that are to be set anew; ``left``: of several things, those
-    that were not done.
-    """
-
-    key: tuple[str, str]
-    revision: str
-    refused: str = ""
-    host: bool = False
-    passing: bool = False
-    again: bool = False
-    up: bool = False
-    touched: tuple[str, ...] = ()
-    left: tuple[Left, ...] = ()
 
 
 # -- what comes from the registry
@@ -150,7 +129,7 @@ class Ended(NamedTuple):
     failure: Failure
 
 
-Event = Marked | AboutMarked | Lost | Looked | Surveyed | Did | Answered | Failed | Line | Ended
+Event = Marked | AboutMarked | UnderlayMarked | Lost | Looked | Surveyed | Did | Answered | Failed | Line | Ended
 
 # -- what is asked for: of the registry, one at a time
 
@@ -191,9 +170,13 @@ class Beat(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Begin the stream behind a revision; "": at the beginning. Beside the request that is in flight."""
+    """Begin the stream behind a revision; "": at the beginning. Beside the request that is in flight.
+
+    ``underlay``: the service can tell what it gives the node of an underlay, and is to.
+    """
 
     start: str
+    underlay: bool = False
 
 
 class Close(NamedTuple):
@@ -204,11 +187,15 @@ class Close(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at some NICs, and at what there is on the node. ``devices``: on which the registry has them (reaping.told_devices)."""
+    """Look at some NICs, at what there is on the node, and of the underlay there.
+
+    ``devices``: on which the registry has the NICs (reaping.told_devices).
+    """
 
     uuids: tuple[str, ...]
     about: bool = False
     devices: Mapping[str, str] = {}
+    underlay: bool = False
 
 
 class Survey(NamedTuple):
@@ -296,5 +283,5 @@ class Tell(NamedTuple):
 
 
 Asking = Hello | AskNode | List | Send | Ask | Beat
-Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check
+Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | SetUnderlay | DropUnderlay | Retain | Check
 Request = Asking | Doing | Watch | Close | Look | Survey | Save | Alarm | Tell

@@ -8,10 +8,12 @@ left aside: it holds up nothing else, and is sent again when it has changed, or 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from netagent.sync.laid import Standing
 from netagent.sync.messages import Local, Looked, Send
-from netagent.sync.reading import OF_REGISTRY, note, report_of, said_of
+from netagent.sync.reading import ENDPOINTS, OF_REGISTRY, endpoints_of, note, report_of, said_of, standing_of
+from netagent.sync.sent import Aside, Sent, sent_of
 from netregistry.model.codec import Invalid, read, write
 from netregistry.model.nic import Report
 from netregistry.model.node import About
@@ -22,21 +24,8 @@ if TYPE_CHECKING:
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
-
-
-class Sent(NamedTuple):
-    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none."""
-
-    state: str
-    hash: int
-    device: str = ""
-
-
-class Aside(NamedTuple):
-    """Keep what the registry has refused by itself. ``said``: that; the hash of what there is on the node; None: that a NIC is gone."""
-
-    why: str
-    said: Sent | int | None
+UNDERLAY: Final = "underlay"  #: stands for what of the underlay is there
+MOST_ENDPOINTS = 16  #: kinds of one NIC
 
 
 class Outbox:
@@ -52,7 +41,8 @@ class Outbox:
         self.ever: set[str] = set()  #: NICs that it has had from us since it was last asked for all
         self.noted: dict[str, str] = {}  #: NICs that were refused before this start -> why, until that is known anew
         self.dirty: dict[str, None] = {}
-        self.about = False  #: what there is on the node is to be told
+        self.about = self.underlay = False  #: what there is on the node is to be told, and what of the underlay
+        self.able = False  #: the service has an underlay, and takes what is there of it
         self.aside: dict[str, Aside] = {}  #: what the registry refuses: NICs, and what there is on the node (ABOUT)
         self.leaving: set[str] = set()  #: stopped NICs that run elsewhere by now: what we have said of them goes
         self.absent: set[str] = set()  #: NICs that are ours and not here, of which nothing was ever said: that is to be said
@@ -60,8 +50,9 @@ class Outbox:
         self.flight: Send | None = None
         self._reading: tuple[str, ...] = ()
         self._flying: dict[str, Sent | None] = {}
-        self._about_flying = self._about_told = 0  # the hash of what was said of the node itself; 0 for nothing
-        self._reads_about = False
+        self._node_flying: dict[str, int] = {}  # ABOUT, UNDERLAY -> the hash of what was said
+        self._node_told: dict[str, int] = {}
+        self._node_reading: tuple[str, ...] = ()
         self._alone: set[str] = set()  # they are sent one by one: one of them is refused
         self._was_alone = False  # the latest batch was one of these: the next one is what else there is to say
         self._early: bool | None = False  # reports were sent before the node was alive; None: it is, and they count
@@ -84,38 +75,40 @@ class Outbox:
     @property
     def tells_about(self) -> bool:
         """Tell whether the request in flight says what there is on the node."""
-        return self._about_flying != 0
+        return ABOUT in self._node_flying
 
     @property
     def marks(self) -> int:
         """Count what is to be told, in flight or not."""
         aside = sum(1 for each in self.aside if each not in self.dirty)
-        about = self.about + self._reads_about + (self._about_flying != 0)
-        return sum(map(len, (self.dirty, self._reading, self._flying, self.unclear))) + about + aside
+        of_node = self.about + self.underlay + len(self._node_reading) + len(self._node_flying)
+        return sum(map(len, (self.dirty, self._reading, self._flying, self.unclear))) + of_node + aside
 
     @property
     def telling(self) -> bool:
         """Tell whether anything is to be told that is neither left aside nor unclear, in flight or not."""
-        return self.flight is not None or self.due or bool(self._reading) or self._reads_about
+        return self.flight is not None or self.due or bool(self._reading) or bool(self._node_reading)
 
-    def batch(self) -> tuple[tuple[str, ...], bool]:
-        """Take what is to be looked at for the next request: NICs, and whether also what there is on the node."""
-        marked = (ABOUT, *self.dirty) if self.about else (*self.dirty,)
+    def batch(self) -> tuple[tuple[str, ...], bool, bool]:
+        """Take what is to be looked at for the next request: NICs, and whether also what there is on the node, and of the underlay."""
+        of_node = [what for what, is_marked in ((ABOUT, self.about), (UNDERLAY, self.underlay)) if is_marked]
+        marked = (*of_node, *self.dirty)
         alone = next((each for each in marked if each in self._alone), None)
         others = [each for each in marked if each not in self._alone][:MOST]
         self._was_alone = alone is not None and not (self._was_alone and others)
         taken = [alone] if self._was_alone and alone is not None else others
-        self._reads_about = ABOUT in taken
-        self._reading = tuple(each for each in taken if each != ABOUT)
-        self.about = self.about and not self._reads_about
+        self._node_reading = tuple(each for each in taken if each in of_node)
+        self._reading = tuple(each for each in taken if each not in of_node)
+        about, underlay = ABOUT in taken, UNDERLAY in taken
+        self.about, self.underlay = self.about and not about, self.underlay and not underlay
         for uuid in self._reading:
             del self.dirty[uuid]
-        return self._reading, self._reads_about
+        return self._reading, about, underlay
 
     @property
     def due(self) -> bool:
         """Tell whether there is anything to look at for a request."""
-        return self.flight is None and (self.about or bool(self.dirty))
+        return self.flight is None and (self.about or self.underlay or bool(self.dirty))
 
     def looked(self, looked: Looked, request: Callable[[], str]) -> Send | None:
         """Make a request of what was looked at; None where the registry knows all of it. ``request`` gives its id."""
@@ -131,28 +124,42 @@ class Outbox:
                 continue  # it is not here, and that was told
             report = self._report(uuid, local, looked.wall, kept)
             self.absent.discard(uuid)
-            sent = None if report is None else _sent(report)
+            endpoints = self._endpoints(local)
+            sent = None if report is None else sent_of(report, endpoints=endpoints)
             if not self._is_known(uuid, sent, before):
                 flying[uuid] = sent
                 if report is None:
                     removed.append(uuid)
                 else:
-                    nics.append({name: value for name, value in write(report).items() if name not in OF_REGISTRY})
+                    said = {name: value for name, value in write(report).items() if name not in OF_REGISTRY}
+                    nics.append({**said, ENDPOINTS: list(endpoints)} if endpoints else said)
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}
-        reads_about, self._reads_about = self._reads_about, False
-        if reads_about and looked.about is None:
-            self.about = True  # it is looked at again
-        elif reads_about:
-            about = hash(looked.about)
-            if not self._is_known(ABOUT, about, self._about_told):
-                self._about_flying = about
-                body[ABOUT] = write(looked.about)
-        if not flying and not self._about_flying:
+        reading, self._node_reading = self._node_reading, ()
+        for what in reading:
+            self._add_of_node(what, looked, body)
+        if not flying and not self._node_flying:
             return None
         self._flying = flying
         self.flight = Send(request(), body)
         return self.flight
+
+    def _add_of_node(self, what: str, looked: Looked, body: dict[str, Any]) -> None:
+        """Let a request say what was looked at of the node itself, if the registry does not know it."""
+        found = looked.about if what == ABOUT else looked.underlay
+        if found is None:
+            self._mark_node(what)  # it is looked at again
+        elif not self._is_known(what, said := hash(found), self._node_told.get(what, 0)):
+            self._node_flying[what] = said
+            body[what] = {**found._asdict(), "addresses": list(found.addresses)} if isinstance(found, Standing) else write(found)
+
+    def _mark_node(self, *what: str) -> None:
+        self.about = self.about or ABOUT in what
+        self.underlay = (self.underlay or UNDERLAY in what) and self.able
+
+    def _endpoints(self, local: Local | None) -> tuple[str, ...]:
+        """Give the kinds of endpoints to be said of a NIC; none to a service that has no underlay."""
+        return local.endpoints[:MOST_ENDPOINTS] if local is not None and self.able else ()
 
     def _agreed(self, what: str) -> None:
         """Take that the registry has something as it is: nothing of it is refused any more."""
@@ -177,7 +184,7 @@ class Outbox:
     def knows(self, uuid: str, local: Local) -> bool:
         """Tell whether the registry has a NIC from us as it is."""
         sent = self.told.get(uuid)
-        return sent is not None and sent == _sent(self._said(uuid, local))
+        return sent is not None and sent == sent_of(self._said(uuid, local), endpoints=self._endpoints(local))
 
     @property
     def refused(self) -> dict[str, str]:
@@ -189,9 +196,10 @@ class Outbox:
     def done(self, revision: str) -> dict[str, Sent | None]:
         """Take that the request in flight was done; give what it has said."""
         said, self._flying, self.flight = self._flying, {}, None
-        if self._about_flying:
-            self._agreed(ABOUT)
-        self._about_told, self._about_flying = self._about_flying or self._about_told, 0
+        for what in self._node_flying:
+            self._agreed(what)
+        self._node_told |= self._node_flying
+        self._node_flying = {}
         for uuid, sent in said.items():
             self._agreed(uuid)
             if sent is None:
@@ -223,7 +231,8 @@ class Outbox:
 
     def _tell_again(self) -> None:
         self._again = False
-        self.about, self._about_told = True, 0
+        self.about = True
+        self._node_told.pop(ABOUT, None)
         for uuid, sent in self.told.items():
             self.told[uuid] = sent._replace(hash=0)
             self.dirty.setdefault(uuid)
@@ -232,24 +241,36 @@ class Outbox:
         """Take that the request in flight was not done: what it said is to be told still."""
         for uuid in (*self._flying, *self._reading):
             self.dirty.setdefault(uuid)
-        self.about = self.about or self._reads_about or self._about_flying != 0
-        self._flying, self._reading, self._reads_about, self.flight, self._about_flying = {}, (), False, None, 0
+        self._mark_node(*self._node_reading, *self._node_flying)
+        self._flying, self._reading, self._node_reading, self.flight, self._node_flying = {}, (), (), None, {}
         if self._again:
             self._tell_again()
 
     def not_taken(self, why: str) -> None:
         """Take that the registry will not have what the request in flight says: each part is sent by itself, and such a one left aside."""
-        parts: dict[str, Sent | int | None] = {**self._flying, **({ABOUT: self._about_flying} if self._about_flying else {})}
+        parts: dict[str, Sent | int | None] = {**self._flying, **self._node_flying}
         self._alone.update(parts)
         if len(parts) == 1:
             self.aside |= {each: Aside(why, said) for each, said in parts.items()}
-            self._flying, self._about_flying = {}, 0
+            self._flying, self._node_flying = {}, {}
         self.not_done()
 
     def has_about(self, said: Mapping[str, Any]) -> None:
         """Take what the registry has from this life on what there is on the node."""
         with contextlib.suppress(Invalid):
-            self._about_told = hash(read(About, said))
+            self._node_told[ABOUT] = hash(read(About, said))
+
+    def has_underlay(self, said: object) -> None:
+        """Take what the registry has of the underlay on the node; None: nothing."""
+        self._node_told[UNDERLAY] = hash(standing_of(said))
+
+    def can_tell_underlay(self, able: bool) -> None:
+        """Take whether the service has an underlay. What it was not told of NICs before is told then."""
+        if able and not self.able:
+            self.dirty |= dict.fromkeys(self.told)
+        self.able = self.underlay = able
+        if not able:
+            self._agreed(UNDERLAY)
 
     def listed(self, reports: Iterable[Mapping[str, Any]], counts: bool) -> None:
         """Take what the registry has from us, as it lists that. ``counts``: it is of this life: what is as it says is not told anew.
@@ -260,7 +281,7 @@ class Outbox:
         self.told, self.noted = {}, {}
         for each in reports:
             said = said_of(each)
-            self.told[each["nic"]] = Sent(has[each["nic"]], 0) if said is None else _sent(said, counts)
+            self.told[each["nic"]] = Sent(has[each["nic"]], 0) if said is None else sent_of(said, counts, endpoints_of(each))
             if counts and said is not None and said.refused:
                 self.noted[said.nic] = said.refused
         self.ever = set(self.told)
@@ -283,7 +304,7 @@ class Outbox:
         """Take that nothing is known of what the registry has from us, nor of what it takes."""
         self.not_done()
         self.retry()
-        self.after, self.about, self._about_told = "", True, 0
+        self.after, self.about, self._node_told = "", True, {}
         for uuid in self.told:
             self.dirty.setdefault(uuid)
         self.told = {}
@@ -291,10 +312,6 @@ class Outbox:
     def retry(self) -> None:
         """Let what was refused be tried again."""
         refused, self.aside = self.aside, {}
-        self.about = refused.pop(ABOUT, None) is not None or self.about
+        self._mark_node(*(what for what in (ABOUT, UNDERLAY) if refused.pop(what, None) is not None))
         for uuid in refused:
             self.dirty.setdefault(uuid)
-
-
-def _sent(report: Report, counts: bool = True) -> Sent:
-    return Sent(report.state, (hash(report) or 1) if counts else 0, report.tap)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netagent.sync.laid import Standing
 from netagent.sync.messages import Option, Wanted
 from netcommon.options.tags import value_of
 from netregistry.model.codec import Invalid, read
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EVENTS = frozenset(("enter", "change", "leave", "ready"))
-THINGS = frozenset(("nic", "network", "options"))
+THINGS = frozenset(("nic", "network", "options", "underlay"))
 MOST_OPTIONS = 100  #: of one NIC
 LONGEST_TEXT = 1024
 LONGEST_EPOCH = 64
 LONGEST_NOTE = 255  #: bytes
 OF_REGISTRY = frozenset(("moved_to", "came", "came_from", "settles"))  #: what of a report is not a node's to say
+ENDPOINTS = "endpoints"  #: the field of a report that only a service with an underlay has
 ADDRESS = "ip"  #: the field of a NIC's address: of a node's NIC the operator may change it too
 UNKNOWN = -1  #: the number of a revision that is not said
 
@@ -94,6 +96,8 @@ def told(said: object) -> Told | None:
         if not isinstance(beside, dict | None):
             raise Lie(f"what is said beside the options of NIC {uuid} is no object")
         return Told(event, what, uuid, {**(beside or {}), "options": value}, revision, beside is not None)
+    if what == "underlay" and isinstance(value, dict):
+        return Told(event, what, uuid, value, revision)  # who is to make it looks what it says
     if not isinstance(value, dict) or value.get("uuid") != uuid:
         raise Lie(f"{what} {uuid} is told with a value that is not its own")
     return Told(event, what, uuid, value, revision)
@@ -107,10 +111,26 @@ def report_of(said: Mapping[str, Any]) -> tuple[str, str]:
     return uuid, state
 
 
+def endpoints_of(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Read which endpoints a node has said that a NIC has; none where it cannot be told."""
+    found = said.get(ENDPOINTS, ())
+    return tuple(str(each) for each in found) if isinstance(found, list) else ()
+
+
+def standing_of(said: object) -> Standing:
+    """Read what a node has said of the underlay, as the registry gives it again; nothing where it cannot be told."""
+    try:
+        if isinstance(said, dict):
+            return Standing(int(said["generation"]), tuple(str(each) for each in said["addresses"]))
+    except (KeyError, TypeError, ValueError):
+        pass
+    return Standing()
+
+
 def said_of(said: Mapping[str, Any]) -> Report | None:
     """Read what a node has said of a NIC, as the registry lists it; None for what this version has not said."""
     try:
-        return read(Report, {name: value for name, value in said.items() if name not in OF_REGISTRY})
+        return read(Report, {name: value for name, value in said.items() if name not in OF_REGISTRY and name != ENDPOINTS})
     except Invalid:
         return None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from netagent.sync.messages import Surveyed
-    from netagent.sync.outbox import Sent
+    from netagent.sync.sent import Sent
 
 #: States of a wanted NIC in which it may go. Of two that contend for one address, either.
 GOING = ("stopped", "conflict")

@@ -106,12 +106,13 @@ class Session:
         """Ask something; the answer comes as an event."""
         self._asked.put(request)
 
-    def watch(self, start: str) -> None:
-        """Begin the stream."""
+    def watch(self, start: str, underlay: bool = False) -> None:
+        """Begin the stream. ``underlay``: it is to tell what the node has of that."""
         self.end()
         self.stream += 1
         number, tell = self.stream, self._tell
-        self._stream = _Stream(self._where, self._node, self._incarnation, start, lambda event: tell(event, number), self._crowded)
+        question = self._node, start, self._incarnation, underlay
+        self._stream = _Stream(self._where, question, lambda event: tell(event, number), self._crowded)
 
     def end(self) -> None:
         """End the stream, if there is one; that is no event."""
@@ -140,10 +141,11 @@ class _Stream:
     """One stream, in a thread of its own."""
 
     def __init__(
-        self, where: str | Places, node: str, incarnation: str, start: str, tell: Callable[[Event], None], crowded: Callable[[], bool]
+        self, where: str | Places, asked: tuple[str, str, str, bool], tell: Callable[[Event], None], crowded: Callable[[], bool]
     ) -> None:
-        self._client = Client(where, f"node:{node}", SECONDS)
-        self._lines = self._client.watch(node, start, incarnation)
+        """``asked``: as netregistry.client.Client.watch is."""
+        self._client = Client(where, f"node:{asked[0]}", SECONDS)
+        self._lines = self._client.watch(*asked)
         self._tell, self._crowded = tell, crowded
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._hear, name="registry-stream", daemon=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from netagent.sync.held import Held
-from netagent.sync.jobs import CHECK, NETWORK, NEVER, NIC, RETAIN
+from netagent.sync.jobs import CHECK, NETWORK, NEVER, NIC, RETAIN, UNDERLAY
+from netagent.sync.laid import DropUnderlay, SetUnderlay
 from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
 from netagent.sync.outbox import STOPPED
 from netagent.sync.reading import unusable
@@ -18,9 +19,10 @@ from netagent.sync.reading import unusable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from netagent.sync.became import Did
     from netagent.sync.inbox import Beside, Changes, Inbox
     from netagent.sync.jobs import Jobs, Key
-    from netagent.sync.messages import Did, Doing, Local, Wanted
+    from netagent.sync.messages import Doing, Local, Wanted
     from netagent.sync.outbox import Outbox
 
 AGAIN = 60.0  #: seconds until what the disk has not taken is tried again
@@ -37,7 +39,8 @@ class Tried(NamedTuple):
 class Wishes:
     """Bring what is wanted to the node. What is to be told the registry of it is given back, and marked by the caller."""
 
-    def __init__(self, inbox: Inbox, outbox: Outbox, jobs: Jobs, every: float) -> None:
+    def __init__(self, node: str, inbox: Inbox, outbox: Outbox, jobs: Jobs, every: float) -> None:
+        self._underlay = UNDERLAY, node
         self._inbox, self._outbox, self._jobs = inbox, outbox, jobs
         self._again = min(AGAIN, every)
         self._held = Held()
@@ -92,6 +95,10 @@ class Wishes:
         for uuid in found.networks_left:
             self._held.settled((NETWORK, uuid))
             self._jobs.put(DropNetwork((NETWORK, uuid), str(found.revision)))
+        if found.underlay is not None:
+            self._jobs.put(SetUnderlay(self._underlay, found.underlay.value, found.underlay.revision))
+        elif found.underlay_left:
+            self._jobs.put(DropUnderlay(self._underlay, str(found.revision)))
         if found.whole:
             there = {*((NIC, uuid) for uuid in found.kept), *((NETWORK, uuid) for uuid in self._inbox.networks)}
             self._held.retain(there)  # what an earlier epoch has said is not to be done after this
@@ -106,6 +113,12 @@ class Wishes:
         for uuid in uuids:
             network = self._inbox.networks[uuid]
             self._jobs.put(SetNetwork((NETWORK, uuid), network.value, network.revision))
+
+    def _keep_underlay(self) -> None:
+        """Let what is known of the underlay be kept once more, in case that has got lost on disk."""
+        known, key = self._inbox.underlay, self._underlay
+        if known is not None and not (self._jobs.waits(key) or self._held.why(key)):
+            self._jobs.put(SetUnderlay(self._underlay, known.value, known.revision))
 
     def want(self, uuid: str, wanted: Wanted) -> None:
         """Let one of our NICs be set to what this version knows of it; what it does not know is kept, and is none of the NIC's."""
@@ -148,6 +161,7 @@ class Wishes:
     def _check_all(self) -> None:
         """Let all that is known here be looked for on disk."""
         self._mended.clear()
+        self._keep_underlay()
         self._unsure |= {(NIC, uuid): None for uuid in self._inbox.nics}
         self._unsure |= {(NETWORK, uuid): None for uuid in self._inbox.networks}
 

@@ -6,7 +6,7 @@ interrupted, or a service that does not answer, ends it.
 
 from __future__ import annotations
 
-from netcommon.lifecycle import execute
+from netcommon.lifecycle import execute, underlay
 from netcommon.operations import every
 from netcommon.operations.link import marked
 from runtime.errors import HostRefused, NetcommonError
@@ -40,6 +40,8 @@ class Records(NamedTuple):
     uuids: frozenset[str]
     doubtful: frozenset[str] = frozenset()  #: devices of records with operations that we do not know, which may have made what we find
     bare: bool = False  #: devices bear no mark on this node (the setting tap_alias): one that is held may be ours
+    of_node: frozenset[str] = frozenset()  #: those of ``held`` that are the node's own, and no NIC's
+    untold: str = ""  #: why nobody can tell what is the node's own
 
 
 def look(node: Node) -> Seen:
@@ -73,11 +75,16 @@ def records(node: Node) -> Records:
             doubtful |= {record.device} if unknown else set()
         except Exception as error:  # whatever a damaged record makes of it: what it holds cannot be told
             problems.append(f"{record.key}: what it holds cannot be told: {type(error).__name__}: {error}")
+    of_node, untold = frozenset[str](), ""
+    try:
+        of_node = underlay.identities(node)
+    except NetcommonError as error:
+        untold = str(error)
+        problems.append(untold)
     lost = bool(problems or node.store.quarantined())
     devices, uuids = frozenset(record.device for record in found), frozenset(record.uuid for record in found)
-    return Records(
-        tuple(found), tuple(problems), lost, frozenset(held - {""}), devices, uuids, frozenset(doubtful), not node.settings.tap_alias
-    )
+    named, bare = frozenset(held - {""}) | of_node, not node.settings.tap_alias
+    return Records(tuple(found), tuple(problems), lost, named, devices, uuids, frozenset(doubtful), bare, of_node, untold)
 
 
 def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
@@ -90,6 +97,9 @@ def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
     orphans = [link for link in seen.view.links() if _alive_behind(link, known.bare) and link.name not in told]
     for thing in seen.owned:
         if thing.identity in known.held:
+            continue
+        if known.untold and thing.of_node:
+            yield thing, f"on no record, but {known.untold}"
             continue
         link = seen.view.link(thing.device) if thing.device else None
         if known.doubtful and (not thing.device or thing.device in known.doubtful):

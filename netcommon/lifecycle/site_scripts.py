@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from netcommon.lifecycle.context import Call, Node
+    from netcommon.log import Log
     from runtime.nic import Nic
     from runtime.record import Record
 
@@ -37,6 +40,9 @@ def set_up_instead(node: Node, record: Record) -> bool:
     if record.operations or not record.scripts:
         return False
     return record.nic.mode != "ext" or order_of(node, record.nic).instead
+
+
+NAME, ENDPOINT = "underlay.json", "NETCOMMON_ENDPOINT_"  #: as in netcommon.lifecycle.underlay, which few nodes load
 
 
 class Scripts:
@@ -92,6 +98,7 @@ class Scripts:
         given = nic.environment
         if given.get("INTERFACE", nic.interface) != nic.interface:
             given = {**given, "INTERFACE": nic.interface}  # renamed since
+        given = {**_without_endpoints(given), **_endpoints(self._node, nic, call.log)}
         return custom.Call(nic.interface, call.context, given, nic.uuid, call.phase, record)
 
 
@@ -103,9 +110,23 @@ def changed(node: Node, call: Call, nic: Nic, options: Sequence[tuple[str, objec
     told = {"NETCOMMON_CHANGED": " ".join(name for name, _before, _after in options)}
     for name, before, after in options:
         told |= {f"NETCOMMON_OLD_{name.upper()}": _said(before), f"NETCOMMON_NEW_{name.upper()}": _said(after)}
-    variables = {**nic.environment, "INTERFACE": nic.interface, **told}
+    variables = {**_without_endpoints(nic.environment), "INTERFACE": nic.interface, **told, **_endpoints(node, nic, call.log)}
     given = custom.Call(nic.interface, custom.CHANGE, variables, nic.uuid, record=node.store.path(nic.uuid))
     custom.run_each(scripts, given, node.settings, call.deadline, call.log, False, node.clock.now, node.execute)
+
+
+def _without_endpoints(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Give an environment without what a script of another NIC was told, which has called a door for this one."""
+    return {name: value for name, value in given.items() if not name.startswith(ENDPOINT)}
+
+
+def _endpoints(node: Node, nic: Nic, log: Log) -> dict[str, str]:
+    """Give what scripts are told of the endpoints of the NIC's instance. Most nodes have none, which is one look for a file."""
+    if not os.path.exists(f"{node.paths.lib}/{NAME}"):
+        return {}
+    from netcommon.lifecycle.underlay import variables
+
+    return variables(node, nic.instance, log)
 
 
 def _said(value: object) -> str:

@@ -53,7 +53,7 @@ class DeviceAddress(DeviceAddressFields, Operation):
     def _there(self, view: View) -> Address | None:
         """The same address on the device, whosever it is."""
         wanted = self.wanted()
-        return next((one for one in view.addresses(self.ifindex) if one._replace(protocol=PROTOCOL) == wanted), None)
+        return next((one for one in view.addresses(self.ifindex) if one._replace(protocol=PROTOCOL, deprecated=False) == wanted), None)
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddAddress(self.wanted())]

@@ -47,6 +47,8 @@ KINDS = {
     "file": ("file", "NicFile"),
     "network-file": ("network_file", "NetworkFile"),
     "daemon": ("daemon", "NodeDaemon"),
+    "node-address": ("underlay", "NodeAddress"),
+    "unreachable-rest": ("underlay", "UnreachableRest"),
 }
 
 #: kind -> what of a NIC it is (Operation.REPAIRED).
@@ -90,4 +92,6 @@ REPAIRED = {
     "file": "files for DHCP servers",
     "network-file": "what DHCP servers tell the guests of a network",
     "daemon": "the DHCP server of instance communication",
+    "node-address": "the node's addresses in its underlay prefix",
+    "unreachable-rest": "the rest of the node's underlay prefix is unreachable",
 }

@@ -45,6 +45,7 @@ class Options(NamedTuple):
     mcast_fast_leave: bool = False
     mcast_to_unicast: bool = False
     flows: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
     dhcp: str = "none"
 
 

@@ -6,7 +6,7 @@ From the row follow its place in the settings file ([nic] and [networks.NAME]), 
 from __future__ import annotations
 
 from netcommon.options.model import COMMUNICATION_OPTIONS, INSTANCE_COMMUNICATION, mode_of
-from netcommon.options.types import Address, Choice, Mac, Prefix, Rate, Services, Several, Text, Truth, Whole
+from netcommon.options.types import Address, Choice, EndpointKind, Mac, Prefix, Rate, Services, Several, Text, Truth, Whole
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ KERNEL = ("bridged", "routed")
 BRIDGED = ("bridged",)
 ROUTED = ("routed",)
 OPENVSWITCH = ("openvswitch",)
+EVERY = ("bridged", "routed", "openvswitch", "ext")
 
 OPTIONS = (
     Option("spoof_guard", Truth(), "what the guest sends is checked for forged addresses"),
@@ -75,5 +76,6 @@ OPTIONS = (
     Option("mcast_fast_leave", Truth(), "a multicast group ends with the guest's first leave", BRIDGED),
     Option("mcast_to_unicast", Truth(), "multicast is sent to the guest's own MAC", BRIDGED),
     Option("flows", Several(Text("the name of a flow template")), "templates of OpenFlow flows for the NIC", OPENVSWITCH),
+    Option("endpoints", Several(EndpointKind()), "kinds of endpoints that the guest has on its node", EVERY),
     Option("dhcp", Choice(("none", "nfdhcpd", "dnsmasq")), "which DHCP server is told of the guest"),
 )

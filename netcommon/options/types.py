@@ -95,6 +95,19 @@ class Choice(NamedTuple):
         return text
 
 
+class Interface(NamedTuple):
+    """The name of an interface."""
+
+    @property
+    def expected(self) -> str:
+        return 'an interface name such as "lo"'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not is_interface(value):
+            raise ValueError
+        return value
+
+
 class Interfaces(NamedTuple):
     """A list of interface names, each named once."""
 
@@ -239,6 +252,25 @@ class Prefix(NamedTuple):
         prefix = _valid(validate.prefix, value, "")
         _valid(validate.address, prefix)  # no loopback, no multicast, not everything
         return prefix
+
+    def parse(self, text: str) -> object:
+        return text
+
+
+LONGEST_KIND = 32  #: characters of a kind of endpoints
+
+
+class EndpointKind(NamedTuple):
+    """A kind of endpoints: one label of a host name (RFC 1123), lower case."""
+
+    @property
+    def expected(self) -> str:
+        return f'a kind of endpoints such as "console", of lower-case letters, digits and hyphens, at most {LONGEST_KIND}'
+
+    def read(self, value: Any) -> object:
+        if not isinstance(value, str) or not validate.is_label(value) or len(value) > LONGEST_KIND:
+            raise ValueError
+        return value
 
     def parse(self, text: str) -> object:
         return text

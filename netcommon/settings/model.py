@@ -59,6 +59,7 @@ class Settings(NamedTuple):
     registry_zone_servers: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"; (): the underlay's names are not published from here
     registry_zone_key_file: str = "/etc/netcommon/zone.key"
     registry_zone_timeout: float = 3.0
+    underlay_device: str = "lo"  #: which has the node's addresses of an underlay
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
     extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``
     broken: str = ""  #: why the file cannot be used: these are the defaults then, or an earlier file's, and no NIC is made anew by them

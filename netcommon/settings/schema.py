@@ -10,7 +10,7 @@ from _socket import AF_INET, AF_INET6
 from netcommon.operations.kinds import REPAIRED
 from netcommon.options.model import DEFAULTS
 from netcommon.options.schema import OPTIONS
-from netcommon.options.types import Bits, Choice, Interfaces, Seconds, TagPrefix, Truth, Whole
+from netcommon.options.types import Bits, Choice, Interface, Interfaces, Seconds, TagPrefix, Truth, Whole
 from netcommon.settings.network_types import Host, Resolvers, Routes, Search
 from netcommon.settings.types import (
     REPAIRS,
@@ -144,6 +144,7 @@ KEYS: tuple[Key, ...] = (
         "on the registry's machine: the TSIG key for them, as tsig-keygen writes it, which root alone can read",
     ),
     Key("registry", "zone_timeout", "registry_zone_timeout", Seconds(0.1, 60), "on the registry's machine: each answer of such a server"),
+    Key("underlay", "device", "underlay_device", Interface(), "the device that has the node's addresses of an underlay"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),
     Key("extensions.*", "repair", "extensions", Choice(REPAIRS), "as in [repair], for its own kinds of operations", "repair"),

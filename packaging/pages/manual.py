@@ -184,7 +184,7 @@ def _options() -> str:
         value = getattr(DEFAULTS, one.name)
         value = " ".join(value) if isinstance(value, tuple) else value
         shown = str(value).lower() if isinstance(value, bool) else str(value) if value != "" else "none"
-        where = "" if len(one.modes) == 3 else f" Mode {', '.join(one.modes)}."
+        where = "" if len(one.modes) >= 3 else f" Mode {', '.join(one.modes)}."
         said = f"{one.doc[:1].upper()}{one.doc[1:]}: {one.kind.expected}. The default is {shown}.{where}"
         lines += [".TP", f"\\fB{escape(one.name)}\\fR", inline(said)]
     also = _also(["netcommon(1)", "netcommon-config(5)"])

@@ -139,3 +139,16 @@ def test_an_address_of_the_node_itself(world: World, family: int, address: str, 
     wait_until(lambda: view(world).local(family, address), 10, "the kernel takes an IPv6 address once nobody else claims it")
     for each in (view(world), world.host.snapshot()):
         assert each.local(family, address) and not each.local(family, other)
+
+
+def test_a_deprecated_one_is_told_as_such(tap: World) -> None:
+    """And is one that is not, as soon as it is asked for so: the node may begin connections from it."""
+    made = address(tap, 10, address="2001:db8::1", length=128)
+    assert do(tap, AddAddress(made._replace(deprecated=True))) == [0]
+    assert found(tap) == [made._replace(deprecated=True)]
+    assert do(tap, AddAddress(made)) == [0]
+    assert found(tap) == [made]
+    assert do(tap, AddAddress(made._replace(deprecated=True))) == [0]
+    assert found(tap) == [made._replace(deprecated=True)]
+    assert do(tap, DeleteAddress(made)) == [0]
+    assert found(tap) == []

@@ -70,3 +70,15 @@ def test_by_a_gateway(tap: World, family: int) -> None:
     assert told(tap, DeleteRoute(behind._replace(gateway=other))).errno == errno.ESRCH
     assert do(tap, DeleteRoute(behind)) == [0]
     assert view(tap).routes(family, 100) == [guests(tap, family)]
+
+
+@pytest.mark.parametrize("kind", [7, 8], ids=["unreachable", "prohibit"])
+@BOTH
+def test_other_routes_to_nowhere(world: World, family: int, kind: int) -> None:
+    """Behind every other route: the metric is the last that there is."""
+    made = blackhole(family)._replace(type=kind, metric=0x7FFFFFFF)
+    assert do(world, AddRoute(made, new=True)) == [0]
+    assert view(world).routes(family, 100) == [made._replace(index=1 if family == 10 else 0)]
+    assert view(world).routes_of(family, 174, kind) == view(world).routes(family, 100)
+    assert do(world, DeleteRoute(made)) == [0]
+    assert view(world).routes(family, 100) == []

@@ -24,6 +24,7 @@ def asked(name: str) -> list[dict[str, Any]]:
         "uplink_proxy": ["off", "both"],
         "rp_filter": ["off", "strict", "loose"],
         "flows": [("site",)],
+        "endpoints": [("console",)],
         "dhcp": ["nfdhcpd", "dnsmasq"],
     }
     return [{name: value} for value in values.get(name) or [not getattr(DEFAULTS, name)]]

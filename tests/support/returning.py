@@ -19,6 +19,8 @@ from http import HTTPStatus
 from typing import Any
 
 from netagent.sync import messages as said
+from netagent.sync.became import Did
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing
 from netagent.sync.machine import Machine
 from netagent.sync.rules import Rules
 from netregistry.model.nic import Report
@@ -128,13 +130,13 @@ class Node:
             nics = {
                 each: said.Local(Report(each, "running"), {}, ganeti=True) for each in request.uuids if each in self._machine.inbox.nics
             }
-            later(self._take, said.Looked(nics, about=About() if request.about else None, wall=time.time()))
+            later(self._take, said.Looked(nics, about=About() if request.about else None, wall=time.time(), underlay=Standing()))
         elif isinstance(request, said.Survey):
             later(self._take, said.Surveyed({}, "a node of a test has no inventory"))
         elif isinstance(request, said.Apply | said.Keep):
-            later(self._take, said.Did(request.key, request.wanted.revision))
-        elif isinstance(request, said.Drop | said.SetNetwork | said.DropNetwork | said.Retain | said.Check):
-            later(self._take, said.Did(request.key, getattr(request, "revision", "")))
+            later(self._take, Did(request.key, request.wanted.revision))
+        elif isinstance(request, said.Drop | said.SetNetwork | said.DropNetwork | SetUnderlay | DropUnderlay | said.Retain | said.Check):
+            later(self._take, Did(request.key, getattr(request, "revision", "")))
         elif isinstance(request, said.Watch):
             self._stream = self._task(self._watched(request.start))
         elif isinstance(request, said.Close):

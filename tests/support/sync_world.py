@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from netagent.sync.became import Did, Left
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     Alarm,
@@ -23,7 +25,6 @@ from netagent.sync.messages import (
     Beat,
     Check,
     Close,
-    Did,
     Drop,
     DropNetwork,
     Ended,
@@ -32,7 +33,6 @@ from netagent.sync.messages import (
     Failure,
     Hello,
     Keep,
-    Left,
     Line,
     List,
     Local,
@@ -90,6 +90,7 @@ class Node:
         self.defined: dict[str, dict[str, Any]] = {}
         self.disk: dict[str, Wanted] = {}
         self.networks: dict[str, str] = {}
+        self.underlay: dict[str, Any] | None = None  #: what is kept of it, and there
         self.document: Any = None
         self.trouble = ""  #: of inventories
         self.full = False  #: nothing can be written
@@ -167,14 +168,14 @@ class Node:
             self.later(lambda: self.looked(request))
         elif isinstance(request, Survey):
             self.later(self.surveyed)
-        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | Retain | Check):
+        elif isinstance(request, Apply | Keep | Drop | SetNetwork | DropNetwork | SetUnderlay | DropUnderlay | Retain | Check):
             self.later(lambda: self.do(request), 1.0)
         elif isinstance(request, Save):
             self.document = json.loads(json.dumps(request.document))
         elif isinstance(request, Alarm):
             self.alarms[request.name] = request.text
         elif isinstance(request, Watch):
-            world.watch(self, request.start)
+            world.watch(self, request.start, request.underlay)
         elif isinstance(request, Close):
             if self.channel is not None:
                 world.close(self.channel)
@@ -201,7 +202,7 @@ class Node:
         options = tuple(Option(*each) for each in guest.force)
         state: Any = "incoming" if guest.incoming else "running"
         report = Report(uuid, state, f"tap{uuid[7]}", guest.mac, options=options, applied=guest.applied, since=guest.since)
-        return Local(report, fields, self.world.is_ganeti(uuid), guest.network, guest.told)
+        return Local(report, fields, self.world.is_ganeti(uuid), guest.network, guest.told, endpoints=("console",))
 
     def becomes(self, guest: Guest, wanted: Wanted) -> None:
         """Let a guest that is here, or comes, be what is wanted of its NIC, and be told what lies here of its network."""
@@ -212,7 +213,14 @@ class Node:
         unclear = self.trouble != "" or (self.world.faulty and self.world.chance.random() < 0.03)
         found = {uuid: local for uuid in request.uuids if (local := self.local(uuid)) is not None}
         unseen = frozenset(uuid for uuid in request.uuids if uuid not in found) if unclear else frozenset()
-        return Looked(found, unseen, About(version="1") if request.about else None, self.world.time)
+        standing = Standing(*self.standing) if request.underlay and not unclear else None
+        return Looked(found, unseen, About(version="1") if request.about else None, self.world.time, standing)
+
+    @property
+    def standing(self) -> tuple[int, tuple[str, ...]]:
+        """Give the generation and the addresses of the underlay that are there."""
+        kept = self.underlay
+        return (0, ()) if kept is None else (kept["generation"], tuple(each["address"] for each in kept["endpoints"]))
 
     def surveyed(self) -> Surveyed:
         found = {uuid: local for uuid in UUIDS if (local := self.local(uuid)) is not None}
@@ -253,7 +261,10 @@ class Node:
             self.networks[uuid] = job.revision
             touched = tuple(each for each, guest in self.guests.items() if guest.network == uuid)
             return Did(job.key, job.revision, touched=touched)
-        if isinstance(job, DropNetwork):
+        if isinstance(job, SetUnderlay | DropUnderlay):
+            self.underlay = dict(job.value) if isinstance(job, SetUnderlay) else None
+            self.later(UnderlayMarked)
+        elif isinstance(job, DropNetwork):
             self.networks.pop(uuid, None)
         elif isinstance(job, Drop):
             if uuid in self.guests and uuid in self.disk:
@@ -304,6 +315,9 @@ class World:
             assert self.answer(Call(self.id(), "node.join", "", body), OPERATOR).status == 201
         network = {"uuid": NETWORK, "name": "blue", "subnet": "192.0.2.0/24", "cluster": CLUSTER}
         assert self.answer(Call(self.id(), "network.add", "", network), OPERATOR).status == 201
+        if seed % 3 == 1:
+            site = {"prefix": "fd12:3456:789a::/48", "zone": "hosts.example.com", "minimum_age": 60, "ttl": 10}
+            assert self.answer(Call(self.id(), "underlay.init", "", site), OPERATOR).status == 200
         self.nodes = [Node(self, number) for number in range(nodes)]
         for node in self.nodes:
             node.start()
@@ -495,7 +509,7 @@ class World:
     def _shown(self, answer: Any) -> Answered:
         return Answered(json.loads(json.dumps(answer.body)), answer.revision)
 
-    def watch(self, node: Node, start: str) -> None:
+    def watch(self, node: Node, start: str, underlay: bool) -> None:
         life = node.life
 
         def begin() -> None:
@@ -504,7 +518,7 @@ class World:
             if self.registry is None:
                 node.tell(Ended(Failure("", "nobody listens")))
                 return
-            wanted = {"node": node.uuid, "incarnation": node.incarnation, "from": start}
+            wanted = {"node": node.uuid, "incarnation": node.incarnation, "from": start, "underlay": int(underlay)}
             try:
                 node.channel = self.registry.watch(Identity("node", node.uuid, "unix"), wanted, lambda: None)
             except Refused as refused:

@@ -121,11 +121,11 @@ class Session:
         if self._waiting:
             self._begin()
 
-    def watch(self, start: str) -> None:
+    def watch(self, start: str, underlay: bool = False) -> None:
         self.end()
         self.stream += 1
         number, tell = self.stream, self._tell
-        question = Question.stream(self._node, start, self._incarnation)
+        question = Question.stream(self._node, start, self._incarnation, underlay)
         given = question, lambda event: tell(event, number), self._crowded, self._reached
         self._stream = self._way.stream(self._loop, self._node, self._where, *given)
 

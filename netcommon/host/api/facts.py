@@ -108,6 +108,7 @@ class Address(NamedTuple):
     length: int  #: of its prefix
     index: int  # type: ignore[assignment]
     protocol: int = PROTOCOL  #: read: 0 where the kernel keeps none (before 5.18)
+    deprecated: bool = False  #: IPv6: it answers, and nothing is begun from it (RFC 4862, 5.5.4)
 
 
 class BridgeVlan(NamedTuple):

@@ -24,8 +24,10 @@ from netcommon.host.rtnetlink.attributes import (
 
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 IFADDRMSG = Struct("=BBBBI")  #: struct ifaddrmsg: family, prefix length, flags, scope, index
-IFA_ADDRESS, IFA_LOCAL, IFA_FLAGS, IFA_PROTO = 1, 2, 8, 11
-IFA_F_NODAD, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x04, 0x40, 0x200
+IFA_ADDRESS, IFA_LOCAL, IFA_CACHEINFO, IFA_FLAGS, IFA_PROTO = 1, 2, 6, 8, 11
+IFA_F_NODAD, IFA_F_OPTIMISTIC, IFA_F_DEPRECATED, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x04, 0x20, 0x40, 0x200
+CACHEINFO = Struct("=IIII")  #: struct ifa_cacheinfo: seconds for which it is preferred, and valid; when it was made, and changed
+FOREVER = 0xFFFFFFFF
 RT_SCOPE_UNIVERSE = 0  #: what the kernel makes of an IPv6 address's scope is its own business
 
 
@@ -35,6 +37,8 @@ def encode(request: object) -> Encoded:
         address = request.address
         flags = IFA_F_NOPREFIXROUTE | (IFA_F_NODAD if address.family == AF_INET6 else 0)
         body = _address(address) + number(IFA_FLAGS, flags) + attribute(IFA_PROTO, bytes((address.protocol,)))
+        if address.deprecated:
+            body += attribute(IFA_CACHEINFO, CACHEINFO.pack(0, FOREVER, 0, 0))
         return Encoded(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body)
     if isinstance(request, DeleteAddress):
         return Encoded(RTM_DELADDR, 0, _address(request.address))
@@ -55,13 +59,14 @@ def dump_addresses(index: int = 0) -> Encoded:
 def decode(body: bytes) -> Address:
     """RTM_NEWADDR. Raises MalformedError."""
     try:
-        family, length, _, _, index = IFADDRMSG.unpack_from(body)
+        family, length, few, _, index = IFADDRMSG.unpack_from(body)
     except error:
         raise MalformedError("a message shorter than its header") from None
     found = attributes(body, IFADDRMSG.size)
     protocol = found.get(IFA_PROTO, b"")  # kernels before 5.18 have none
     shown = show_address(family, found.get(IFA_LOCAL, found.get(IFA_ADDRESS, b"")))
-    return Address(family, shown, length, index, protocol[0] if protocol else 0)
+    deprecated = family == AF_INET6 and u32(found.get(IFA_FLAGS), few) & IFA_F_DEPRECATED != 0
+    return Address(family, shown, length, index, protocol[0] if protocol else 0, deprecated)
 
 
 def tentative(body: bytes) -> bool:

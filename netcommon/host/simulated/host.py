@@ -38,7 +38,7 @@ from netcommon.host.rtnetlink.attributes import show_address, split_prefix
 from netcommon.host.rtnetlink.encode import encode
 from netcommon.host.rtnetlink.socket import Reply
 from netcommon.host.simulated import address as simulated_address
-from netcommon.host.simulated.kernel import BLACKHOLE, IPV6_METRIC, LOOPBACK, MAIN, Refused
+from netcommon.host.simulated.kernel import IPV6_METRIC, LOOPBACK, MAIN, NOWHERE, Refused
 from netcommon.host.simulated.machine import Machine
 from netcommon.host.simulated.view import MemoryView
 from runtime.typed import TYPE_CHECKING
@@ -151,5 +151,5 @@ def shown(route: Route) -> Route:
     route = route._replace(destination=destination, table=route.table or MAIN)
     if route.family == AF_INET:
         return route
-    index = LOOPBACK if route.type == BLACKHOLE else route.index
+    index = LOOPBACK if route.type in NOWHERE else route.index
     return route._replace(scope=0, metric=route.metric or IPV6_METRIC, index=index)

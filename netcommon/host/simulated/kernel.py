@@ -34,6 +34,7 @@ LOOPBACK = 1  #: the index of lo
 FIRST_PVID = 1  #: of a bridge that is just made, whatever it is to have
 VRF_PREFERENCE, OF_KERNEL = 1000, 2  #: of the rules that come with the first VRF (vrf_fib_rule); RTPROT_KERNEL
 BLACKHOLE = 6  #: RTN_BLACKHOLE
+NOWHERE = (BLACKHOLE, 7, 8)  #: and RTN_UNREACHABLE, RTN_PROHIBIT: no device leads there
 NO_ADDRESS = "00:00:00:00:00:00"
 
 
@@ -355,7 +356,7 @@ class Kernel:
 
     def add_route(self, route: Route, new: bool = False) -> None:
         """Adds or replaces (``new``: one of ours alone); ``route`` as the kernel will show it (``shown``)."""
-        if route.type != BLACKHOLE:
+        if route.type not in NOWHERE:
             self._check_way(route)
         for place, other in enumerate(self.routes):
             if route_key(other) == route_key(route):

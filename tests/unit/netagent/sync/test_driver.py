@@ -140,7 +140,7 @@ def test_a_service_that_is_away(agent: Agent, sim: Sim, tmp_path: Path, service:
     with agent.running() as again:
         session = again._session
         watch = session.watch
-        session.watch = lambda start: (watched.append(start), watch(start))[1]  # type: ignore[method-assign]
+        session.watch = lambda start, underlay=False: (watched.append(start), watch(start, underlay))[1]  # type: ignore[func-returns-value, method-assign]
         agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "what has no record is stopped")
         agent.until(lambda: again.machine.idle and again.machine.inbox.complete, "it is caught up with")
         assert watched == [revision], "it went on where it was"

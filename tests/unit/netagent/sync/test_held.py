@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from netagent.sync import held, inbox, wishes
+from netagent.sync.became import Did
 from netagent.sync.driver import Sync
 from netagent.sync.jobs import NEVER
-from netagent.sync.messages import Answered, Apply, Close, Did, Drop, Ended, Failure, Hello, Keep, Line, Marked, SetNetwork, Wanted, Watch
+from netagent.sync.messages import Answered, Apply, Close, Drop, Ended, Failure, Hello, Keep, Line, Marked, SetNetwork, Wanted, Watch
 from netagent.sync.reading import Revision
 from netcommon.host.api.host import Answer
 from netcommon.lifecycle import up

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from netagent.sync.became import Did, Left
 from netagent.sync.jobs import CHECK
-from netagent.sync.messages import Answered, AskNode, Close, Did, Ended, Failure, Hello, Keep, Left, Retain, Watch
+from netagent.sync.messages import Answered, AskNode, Close, Ended, Failure, Hello, Keep, Retain, Watch
 from netagent.sync.rules import Rules
 from netcommon.lifecycle.ends import end_due
 from netcommon.lifecycle.push import kept_in_part

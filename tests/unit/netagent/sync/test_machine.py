@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from netagent.sync.became import Did, Left
 from netagent.sync.inbox import LARGEST, MOST_OWN
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
@@ -20,7 +21,6 @@ from netagent.sync.messages import (
     Beat,
     Check,
     Close,
-    Did,
     Drop,
     Ended,
     Event,
@@ -28,7 +28,6 @@ from netagent.sync.messages import (
     Failure,
     Hello,
     Keep,
-    Left,
     Line,
     List,
     Local,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from netagent.sync.bare import Bare
+from netagent.sync.became import Did
 from netagent.sync.jobs import RETAIN, Jobs
 from netagent.sync.messages import (
     Answered,
     Apply,
     Ask,
     AskNode,
-    Did,
     Failed,
     Failure,
     Hello,
@@ -28,9 +28,9 @@ from netagent.sync.messages import (
     Surveyed,
     Wanted,
 )
-from netagent.sync.outbox import Sent
 from netagent.sync.reaping import Found, found
 from netagent.sync.rules import Rules
+from netagent.sync.sent import Sent
 from netregistry.model.nic import Report
 from tests.unit.netagent.sync.test_machine import ACTIONS, NICS, NODE, Turned, nic
 

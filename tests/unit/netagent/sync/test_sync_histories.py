@@ -15,6 +15,7 @@ from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.request import Call
 from netregistry.state import shown
+from netregistry.underlay import told
 from runtime.wanted import in_part
 from tests.support.registry import OPERATOR
 from tests.support.sample import drawn, sample
@@ -301,6 +302,12 @@ def converged(world: World) -> None:
                 assert uuid in node.disk, "the operator's values are not there before the guest"
                 there = [(each.name, each.value) for each in node.disk[uuid].options]
                 assert there == [(each.name, each.value) for each in nic.options], "they are another revision's"
+        laid = told.of(view, node.uuid) if view.underlay is not None else None
+        assert node.underlay == laid, "the node has another underlay than it was told"
+        if laid is not None:
+            confirmed = view.get(keys.confirmed(node.uuid))
+            assert confirmed is not None or not laid["endpoints"]
+            assert confirmed is None or (confirmed.there.generation, confirmed.there.addresses) == node.standing, "it is not confirmed"
         in_use = {nic.network for uuid in UUIDS if (nic := view.nic(uuid)) is not None and nic.network and nic.cluster == CLUSTER}
         assert in_use <= machine.inbox.networks.keys(), "what guests are told is not there before them"
         for uuid in machine.inbox.networks:
@@ -323,7 +330,21 @@ def test_the_histories_are_not_idle() -> None:
     for world in worlds:
         for name, number in world.count.items():
             counts[name] = counts.get(name, 0) + number
-    assert {"Send", "Ask", "Apply", "Keep", "Check", "Drop", "Retain", "SetNetwork", "List", "Survey", "Save", "Watch"} <= counts.keys()
+    assert {
+        "Send",
+        "Ask",
+        "Apply",
+        "Keep",
+        "Check",
+        "Drop",
+        "Retain",
+        "SetNetwork",
+        "SetUnderlay",
+        "List",
+        "Survey",
+        "Save",
+        "Watch",
+    } <= counts.keys()
     actions = [json.loads(item.value) for world in worlds for item in world.store.list("history/").items]
     by_nodes = {entry["action"] for entry in actions if entry["who"]["role"] == "node"}
     assert {"nic.add", "nic.set", "nic.delete"} <= by_nodes

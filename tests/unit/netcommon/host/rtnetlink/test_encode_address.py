@@ -17,6 +17,7 @@ from tests.support.pyroute import CREATE, DELROUTE, NEWNEIGH, NEWROUTE, REPLACE,
 
 NEWADDR, DELADDR, GETADDR = 20, 21, 22
 PROTO = b"\x05\0\x0b\0\xae\0\0\0"  #: IFA_PROTO, which pyroute2 does not know everywhere
+LIFE = b"\x14\0\x06\0" + bytes(4) + b"\xff" * 4 + bytes(8)  #: IFA_CACHEINFO: preferred for no time, valid for ever
 FOUR, SIX = Address(2, "169.254.169.254", 32, 9), Address(10, "fe80::1", 64, 9)
 
 
@@ -45,6 +46,10 @@ NOWHERE = Route(10, 100, "2001:db8::5/128", 0, scope=0, metric=1025, type=6)
 CASES: dict[str, tuple[Request, bytes]] = {
     "add": (AddAddress(FOUR), longer(address(NEWADDR, CREATE | REPLACE, FOUR, ["IFA_FLAGS", 0x200]), PROTO)),
     "add, IPv6": (AddAddress(SIX), longer(address(NEWADDR, CREATE | REPLACE, SIX, ["IFA_FLAGS", 0x202]), PROTO)),
+    "add, deprecated": (
+        AddAddress(SIX._replace(deprecated=True)),
+        longer(address(NEWADDR, CREATE | REPLACE, SIX, ["IFA_FLAGS", 0x202]), PROTO + LIFE),
+    ),
     "delete": (DeleteAddress(FOUR), address(DELADDR, 0, FOUR)),
     "delete, IPv6": (DeleteAddress(SIX), address(DELADDR, 0, SIX)),
     "blackhole": (AddRoute(NOWHERE), blackhole(NEWROUTE, CREATE | REPLACE)),

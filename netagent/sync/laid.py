@@ -1,0 +1,34 @@
+"""Say as values what a node's synchronisation has to do with an underlay (netagent.sync.messages has the rest)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Standing(NamedTuple):
+    """What of the underlay is there on the node: by which generation of what was told, and which addresses."""
+
+    generation: int = 0
+    addresses: tuple[str, ...] = ()
+
+
+class UnderlayMarked(NamedTuple):
+    """Say that what is there of the underlay on the node has changed."""
+
+
+class SetUnderlay(NamedTuple):
+    """Keep what is said of the node's underlay; ``value`` is the registry's, fields that are unknown included."""
+
+    key: tuple[str, str]
+    value: Mapping[str, Any]
+    revision: str
+
+
+class DropUnderlay(NamedTuple):
+    """Forget what was said of the node's underlay: the node has none any more."""
+
+    key: tuple[str, str]
+    revision: str

@@ -1,0 +1,145 @@
+"""Keep the node's part of an underlay: there at the agent's start, put back after a deletion by hand, changed with what is known.
+
+It is made of the file of what is known (runtime.underlay) alone, so no registry need be there. Nothing of it is loaded on a node that has
+no such file, and no record of one.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from netagent.reconcile.keyed_pool import Key
+from netagent.reconcile.repair_policy import LAST, Repairs
+from runtime import underlay, underlay_record
+from runtime.errors import NetcommonError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from netagent.loop import Scheduler, Timer
+    from netagent.reconcile.workers import Worker
+    from netagent.state import State
+    from netcommon.lifecycle.underlay import Held
+    from netcommon.log import Log
+    from netcommon.operations.base import Operation
+
+    Work = Callable[[Key, Callable[[Worker], None], bool], None]
+
+UNDERLAY = "underlay"  #: the sort of work, the alarm, and the record by which repairs are counted
+GATHER, APART = 0.1, 1.0  #: seconds for which events gather, and between two looks that events have caused
+LINE = 300  #: characters of the alarm
+
+
+class Keeper:
+    """See the module. In the main thread, but for the work itself. ``told`` is called when other addresses are there than before."""
+
+    def __init__(self, state: State, loop: Scheduler, work: Work, log: Log) -> None:
+        self._state, self._loop, self._work, self._log = state, loop, work, log
+        self._repairs = Repairs(state.clock.now, state.settings)
+        self.told: Callable[[], None] = lambda: None
+        self._held: Held | None = None
+        self._timer: Timer | None = None
+        self._at = 0.0  # when the latest look began
+        self._busy = self._again = False
+        self._drifted: set[str] = set()  # what did not hold, and was to be made again by the latest look
+        self._later = 0.0  # when what is left alone for a while is looked at again
+
+    def look(self) -> None:
+        """Look at all of it soon: at the start, when settings were read, when what is known has changed, and from time to time."""
+        self._repairs.settings = self._state.settings
+        if self._held is not None or self._is_concerned():
+            self._schedule(0.0)
+
+    def changed(self) -> None:
+        """Note that something of the node has changed, perhaps this."""
+        if self._held is not None:
+            self._schedule(max(GATHER, self._at + APART - self._state.clock.now()))
+
+    def status(self) -> Mapping[str, object]:
+        """Say how it stands. For any thread."""
+        held = self._held
+        if held is None:
+            return {}
+        return {"underlay": held.problem or f"{held.prefix or 'nothing'}, {len(held.there)} of {held.wanted} addresses"}
+
+    def close(self) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _is_concerned(self) -> bool:
+        """Tell whether anything is known, or was made since the boot. Two looks for a file."""
+        state = self._state
+        record = f"{state.paths.state}/{underlay_record.FOLDER}/{state.identity.netns}.json"
+        return os.path.exists(f"{state.paths.lib}/{underlay.NAME}") or os.path.exists(record)
+
+    def _schedule(self, seconds: float) -> None:
+        when = self._state.clock.now() + seconds
+        if self._timer is not None and self._timer.action is not None and self._timer.when <= when:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.at(when, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._busy:
+            self._again = True
+            return
+        self._busy, self._at = True, self._state.clock.now()
+        self._work(Key(UNDERLAY), self._run, False)
+
+    def _run(self, worker: Worker) -> None:
+        """In a worker's thread."""
+        from netcommon.lifecycle.underlay import Held, hold  # what a node without an underlay need not have in memory
+
+        self._later, self._drifted = 0.0, set()
+        held = Held(problem="it could not be looked at")
+        try:
+            held = hold(worker.node, worker.log, self._judge)
+        except NetcommonError as error:
+            held = Held(problem=str(error))
+        finally:
+            self._loop.tell(partial(self._done, held))
+
+    def _judge(self, operation: Operation, why: str) -> bool:
+        """Tell whether what does not hold is made again, and say so. In a worker's thread."""
+        metrics, what = self._state.metrics, f"{operation.describe()}: {why}"
+        metrics.count("netcommon_drift_total", kind=operation.KIND)
+        verdict = self._repairs.judge(UNDERLAY, operation.KIND, operation.identity())
+        if verdict.repair:
+            self._drifted.add(operation.identity())
+            self._log.warning(f"drift repaired: {what}" + (f", though {verdict.why}" if verdict.why else ""))
+            return True
+        if verdict.again:
+            self._later = min(self._later or verdict.again, verdict.again)
+        if verdict.why:
+            self._log.warning(f"not repaired, {verdict.why}: {what}")
+            metrics.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
+        return False
+
+    def _done(self, held: Held) -> None:
+        before, self._held, self._busy = self._held, held, False
+        metrics = self._state.metrics
+        repaired = [operation for operation in held.made if operation.identity() in self._drifted]
+        for operation in repaired:
+            metrics.count("netcommon_repairs_total", kind=operation.KIND, outcome="repaired")
+        self._repairs.held(UNDERLAY, [operation.identity() for operation in repaired])
+        if held.failed:
+            again = self._repairs.failed(UNDERLAY, [operation.identity() for operation in held.failed], LAST)
+            self._later = min(self._later or again, again)
+        if held.problem:
+            self._state.alarms.set(UNDERLAY, held.problem[:LINE])
+        else:
+            self._state.alarms.clear(UNDERLAY)
+        if before is None or (before.there, before.generation) != (held.there, held.generation):
+            self.told()
+        if not (held.wanted or held.there or held.problem) and not self._is_concerned():
+            self._held = None
+        if self._again:
+            self._again = False
+            self._schedule(0.0)
+        elif self._later:
+            self._schedule(max(self._later - self._state.clock.now(), GATHER))

@@ -1,0 +1,140 @@
+"""A real agent and kernel: a node's underlay is there after a start with the registry away, put back after a deletion, and taken away."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from typing import Any
+
+import pytest
+
+from runtime import underlay
+from runtime.paths import Paths
+from tests.support.agent import Agent, agent
+from tests.support.netns import run
+from tests.support.node import Node
+from tests.support.node_underlay import OWN, PREFIX, address, give
+
+ANOTHER = '[underlay]\ndevice = "ul0"\n'
+
+
+def addresses(device: str = "lo") -> dict[str, bool]:
+    """Give the addresses of the prefix that a device has, and whether each is deprecated."""
+    shown = json.loads(run("ip", "-6", "-j", "address", "show", "dev", device))
+    found = [each for link in shown for each in link.get("addr_info", ())]
+    return {each["local"]: bool(each.get("deprecated")) for each in found if each["local"].startswith("fd00:1:2:7:")}
+
+
+def routes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("ip", "-6", "-j", "route", "show", "table", "main", "type", "unreachable"))
+    return [each for each in found if each["dst"] == PREFIX]
+
+
+def whole() -> bool:
+    return addresses() == {OWN: False, address(0): True, address(1): True} and len(routes()) == 1
+
+
+def settled(running: Agent) -> None:
+    running.took(whole, 10, "all of the underlay is there")
+
+
+@pytest.fixture
+def here(node: Node) -> Node:
+    """A node with two endpoints, on which the loopback is up and forwarding is on; its registry is nowhere."""
+    run("ip", "link", "set", "lo", "up")
+    node.forwarding(ipv6=True)
+    give(Paths(), 0, 1)
+    return node
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_it_is_there_with_the_registry_away_and_stays_when_the_agent_ends(here: Node, number: int) -> None:
+    with agent() as running:
+        settled(running)
+        before = run("ip", "-6", "-d", "address", "show", "dev", "lo"), run("ip", "-6", "route", "show", "table", "all")
+        running.stop(number)
+        assert whole()
+        running.start()
+        running.rested()
+        assert before == (run("ip", "-6", "-d", "address", "show", "dev", "lo"), run("ip", "-6", "route", "show", "table", "all"))
+        assert "drift" not in running.output
+
+
+def test_it_is_put_back_after_a_deletion_by_hand(here: Node) -> None:
+    """Each part of it within two seconds, and all of it after a flush."""
+    with agent() as running:
+        settled(running)
+        for command in (
+            ("address", "del", f"{OWN}/128", "dev", "lo"),
+            ("address", "del", f"{address(1)}/128", "dev", "lo"),
+            ("route", "del", "unreachable", PREFIX, "metric", str(0x7FFFFFFF)),
+            ("address", "flush", "dev", "lo", "scope", "global"),
+        ):
+            run("ip", "-6", *command)
+            assert running.took(whole, 10, f"it is put back after ip -6 {' '.join(command)}") < 2
+
+
+def test_what_is_over_goes_and_nothing_else(here: Node) -> None:
+    """An administrator's own address on the device, and his route, stay."""
+    run("ip", "-6", "address", "add", "fd00:1:2:7::5/128", "dev", "lo")
+    run("ip", "-6", "route", "add", "unreachable", "fd00:1:2:9::/64", "proto", "static")
+    with agent() as running:
+        running.took(lambda: len(addresses()) == 4 and len(routes()) == 1, 10, "all of it is there")
+        give(Paths(), 1, generation=2)
+        running.signal(signal.SIGHUP)
+        running.took(lambda: set(addresses()) == {OWN, address(1), "fd00:1:2:7::5"}, 10, "an endpoint that is over goes")
+        underlay.remove(Paths())
+        running.signal(signal.SIGHUP)
+        running.took(lambda: set(addresses()) == {"fd00:1:2:7::5"} and routes() == [], 10, "all of ours goes")
+        assert "fd00:1:2:9::/64" in run("ip", "-6", "route", "show", "table", "main")
+
+
+def test_a_device_that_is_not_there_is_one_line_until_it_comes(here: Node) -> None:
+    with agent(settings=ANOTHER) as running:
+        running.logged("device ul0 does not exist: make it, or correct [underlay] device")
+        assert running.output.count("ul0 does not exist") == 1
+        run("ip", "link", "add", "ul0", "type", "veth", "peer", "name", "ul1")
+        running.logged("ul0 is down: nobody reaches its addresses")
+        run("ip", "link", "set", "ul0", "up")
+        running.took(lambda: len(addresses("ul0")) == 3 and running.status()["alarms"] == {}, 10, "they are on the device")
+        run("ip", "link", "set", "ul0", "down")
+        run("ip", "link", "set", "ul0", "up")
+        running.took(lambda: len(addresses("ul0")) == 3, 10, "they are there again after it was down")
+        run("ip", "link", "del", "ul0")
+        running.took(lambda: "underlay" in running.status()["alarms"], 10, "it is said")
+
+
+def test_what_nobody_has_is_unreachable_and_an_endpoint_answers(here: Node) -> None:
+    """A neighbour that sends all of the prefix here gets an answer, and nothing goes round in a circle."""
+    outside = here.outside("up0", "fd00:f::1/64")
+    here.address("up0", "fd00:f::2/64")
+    run("ip", "-6", "route", "add", "default", "via", "fd00:f::1")
+    outside.run("ip", "-6", "route", "add", PREFIX, "via", "fd00:f::2")
+    with agent() as running:
+        settled(running)
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as served:
+            served.bind((address(0), 5900))
+            served.listen()
+            with outside.entered(), socket.create_connection((address(0), 5900), 5) as client:
+                there, peer = served.accept()
+                with there:
+                    assert peer[0] == "fd00:f::1" and client.getpeername()[0] == address(0)
+            with outside.entered():
+                lost = subprocess.run(["ping", "-6", "-c", "1", "-W", "2", "fd00:1:2:7::1:99"], capture_output=True, text=True, check=False)
+            assert lost.returncode == 1 and "nreachable" in lost.stdout + lost.stderr
+
+
+def test_the_node_begins_from_its_own_address_and_never_from_an_endpoints(here: Node) -> None:
+    """On an uplink that has a link-local address alone, whatever the order in which they were made."""
+    here.outside("up0")
+    run("ip", "-6", "route", "add", "default", "via", "fe80::1", "dev", "up0")
+    with agent() as running:
+        settled(running)
+        run("ip", "-6", "address", "del", f"{OWN}/128", "dev", "lo")
+        settled(running)
+        for target in ("fd00:1:2:6::1:0", "fd00:1:2:8::1:0", "2001:db8::1"):
+            with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as asked:
+                asked.connect((target, 9))
+                assert asked.getsockname()[0] == OWN

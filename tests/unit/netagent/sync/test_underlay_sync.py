@@ -1,0 +1,315 @@
+"""The underlay in a node's synchronisation: told by the stream, done on the node, confirmed by reports, where the service has one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from netagent.sync import hands
+from netagent.sync.became import Did
+from netagent.sync.inbox import Inbox
+from netagent.sync.jobs import UNDERLAY
+from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
+from netagent.sync.messages import Answered, AskNode, Failed, Failure, Hello, Line, List, Local, Look, Looked, Marked, Send, Watch
+from netcommon.lifecycle.underlay import hold
+from netregistry.model.nic import Report
+from runtime import underlay
+from tests.support.node_underlay import OWN, address, endpoint, join, marked, said
+from tests.support.registry import NODES
+from tests.support.service import Served
+from tests.support.sim import UUIDS, Sim, nic
+from tests.support.sync_agent import Agent, reports
+from tests.unit.netagent.sync.test_machine import NICS, Turned
+from tests.unit.netagent.sync.test_machine import nic as line_of
+
+NODE = NODES[0]
+KEY = (UNDERLAY, NODE)
+BOTH = ("watch", "underlay")
+
+
+def line(*numbers: int, event: str = "enter", revision: str = "e:9", generation: int = 1) -> dict[str, Any]:
+    """Give a line of the stream about the node's underlay."""
+    value = said(*map(endpoint, numbers), generation=generation)
+    more = {} if event == "leave" else {"value": value}
+    return {"event": event, "what": "underlay", "uuid": NODE, "revision": revision, **more}
+
+
+class Laid(Turned):
+    """A machine whose node has what ``standing`` says of an underlay."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.standing: Standing | None = Standing()
+        self.inner = self.machine.turn
+        self.machine.turn = self._turned  # type: ignore[method-assign]
+
+    def _turned(self, now: float) -> list[Any]:
+        """Answer looks at the underlay; the others are the test's."""
+        found = []
+        for request in self.inner(now):
+            if isinstance(request, Look) and request.underlay:
+                there = {uuid: self.here[uuid] for uuid in request.uuids if uuid in self.here}
+                self.machine.take(Looked(there, underlay=self.standing, wall=5.0, about=None), now)
+            else:
+                found.append(request)
+        return found
+
+    def met(self, has: object = None, abilities: tuple[str, ...] = BOTH) -> Watch:
+        """Let the registry answer the beginning; ``has``: what it has of the underlay from this node."""
+        self.machine.outbox.about = False
+        self.turn()
+        self.take(Hello)
+        self.tell(Answered({"epoch": "e", "abilities": list(abilities), "actions": []}))
+        self.take(AskNode)
+        self.tell(Answered({"reports": "e:5", **({} if has is None else {"underlay": has})}))
+        self.take(List)
+        self.tell(Answered([]))
+        found: Watch = self.take(Watch)
+        return found
+
+    def sends(self) -> dict[str, Any]:
+        """Give what is sent next, and let that be taken."""
+        self.passes(1.0)
+        sent = self.take(Send)
+        self.ids += 1
+        self.tell(Answered(None, f"e:{100 + self.ids}"))
+        return dict(sent.body)
+
+
+@pytest.fixture
+def laid() -> Laid:
+    return Laid()
+
+
+# -- in
+
+
+def test_it_is_asked_for_where_the_service_has_one(laid: Laid) -> None:
+    assert laid.met() == Watch("", underlay=True)
+
+
+def test_an_older_service_is_neither_asked_nor_told(laid: Laid) -> None:
+    """And what the node has of an underlay stays."""
+    assert laid.met(abilities=("watch",)) == Watch("", underlay=False)
+    laid.standing = Standing(1, (OWN,))
+    laid.here[NICS[0]] = Local(Report(NICS[0], "running", "tap0"), {}, ganeti=True, endpoints=("console",))
+    laid.told()
+    laid.tell(UnderlayMarked(), Marked(NICS[0]))
+    body = laid.sends()
+    assert "underlay" not in body and [each.get("endpoints") for each in body["nics"]] == [None]
+    assert not [each for each in laid.asked if isinstance(each, SetUnderlay | DropUnderlay)]
+    assert laid.machine.marks == 0
+
+
+def test_what_is_told_is_done_when_all_of_it_was(laid: Laid) -> None:
+    laid.met()
+    laid.tell(Line(line(0), 100))
+    assert not [each for each in laid.asked if isinstance(each, SetUnderlay)]
+    laid.told(line(0, 1, event="change", revision="e:10"))
+    job = laid.take(SetUnderlay)
+    assert job == SetUnderlay(KEY, line(0, 1)["value"], "e:10")
+    laid.tell(Did(KEY, "e:10"))
+    laid.done()
+    laid.told(line(0, event="change", revision="e:11", generation=2), ready="e:11")
+    assert laid.take(SetUnderlay).revision == "e:11"
+    laid.tell(Did(KEY, "e:11"))
+    laid.told(line(event="leave", revision="e:12"), ready="e:12")
+    assert laid.take(DropUnderlay) == DropUnderlay(KEY, "e:12")
+
+
+def test_a_beginning_without_it_takes_it_away(laid: Laid) -> None:
+    """Of a service that was asked for it; another says nothing by its silence."""
+    laid.met()
+    laid.told()
+    assert laid.take(DropUnderlay) == DropUnderlay(KEY, "e:10")
+
+
+def test_what_cannot_be_done_is_said_and_stops_nothing(laid: Laid) -> None:
+    laid.met()
+    laid.told(line(0), line_of(0))
+    laid.take(SetUnderlay)
+    laid.tell(Did(KEY, "e:9", "prefix='x': expected a /64"))
+    laid.done()
+    assert "expected a /64" in laid.alarms["registry-refused"] and laid.machine.inbox.complete
+    laid.told(line(1, event="change", revision="e:11"), ready="e:11")
+    laid.take(SetUnderlay)
+    laid.tell(Did(KEY, "e:11"))
+    laid.passes(1.0)
+    assert laid.alarms["registry-refused"] == ""
+
+
+@pytest.mark.parametrize("value", [7, None, [], "x"])
+def test_a_line_that_is_none_is_a_lie(laid: Laid, value: object) -> None:
+    laid.met()
+    laid.told({**line(0), "value": value})
+    assert "registry-lies" in laid.alarms and not laid.machine.inbox.complete
+
+
+def test_what_is_known_is_looked_for_on_disk_again(laid: Laid) -> None:
+    """At the first whole stream of an agent, and hourly: the file may have been removed."""
+    laid.met()
+    laid.told(line(0))
+    laid.take(SetUnderlay)
+    laid.tell(Did(KEY, "e:9"))
+    laid.done()
+    laid.passes(2 * laid.machine.rules.every)
+    assert [each for each in laid.asked if isinstance(each, SetUnderlay)]
+
+
+def test_what_was_told_is_kept_for_the_next_start() -> None:
+    inbox, after = Inbox(NODE, lambda _uuid: True), Inbox(NODE, lambda _uuid: True)
+    inbox.begin(underlay=True)
+    for each in (line(0), {"event": "ready", "revision": "e:10"}):
+        inbox.line(each, 100)
+    document = json.loads(json.dumps(inbox.document()))
+    after.load(document)
+    assert after.underlay == inbox.underlay is not None
+    older = Inbox(NODE, lambda _uuid: True)
+    older.load({name: value for name, value in document.items() if name != "underlay"})
+    assert older.underlay is None and older.ready == inbox.ready
+    damaged = Inbox(NODE, lambda _uuid: True)
+    damaged.load({**document, "underlay": {"revision": "x", "value": {}}})
+    assert damaged.ready is None
+
+
+# -- out
+
+
+def test_a_node_that_has_nothing_of_it_says_nothing(laid: Laid) -> None:
+    laid.met()
+    laid.told()
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+
+
+def test_what_is_there_is_confirmed_once(laid: Laid) -> None:
+    laid.met()
+    laid.told(line(0))
+    laid.standing = Standing(1, (OWN, address(0)))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {"generation": 1, "addresses": [OWN, address(0)]}
+    laid.tell(UnderlayMarked())
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+    laid.standing = Standing(2, (OWN,))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {"generation": 2, "addresses": [OWN]}
+
+
+def test_a_restart_says_nothing_that_the_registry_has(laid: Laid) -> None:
+    laid.standing = Standing(3, (OWN, address(0)))
+    laid.met(has={"generation": 3, "addresses": [OWN, address(0)]})
+    laid.told(line(0, generation=3))
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+
+
+@pytest.mark.parametrize("has", [{"generation": 2, "addresses": [OWN]}, {"generation": "x"}, 7, {"generation": 1, "addresses": 3}])
+def test_what_went_while_the_agent_was_away_is_told(laid: Laid, has: object) -> None:
+    laid.standing = Standing(3, (OWN,))
+    laid.met(has=has)
+    assert laid.sends()["underlay"] == {"generation": 3, "addresses": [OWN]}
+
+
+def test_what_could_not_be_looked_at_is_looked_at_again(laid: Laid) -> None:
+    laid.standing = None
+    laid.met()
+    laid.tell(UnderlayMarked())
+    laid.passes(1.0)
+    assert laid.machine.marks == 1
+    laid.standing = Standing(1, (OWN,))
+    laid.passes(10.0)
+    assert laid.take(Send).body["underlay"]["addresses"] == [OWN]
+
+
+def test_what_the_service_refuses_of_it_holds_up_nothing_else(laid: Laid) -> None:
+    laid.standing = Standing(1, (OWN,))
+    laid.here[NICS[0]] = Local(Report(NICS[0], "running", "tap0"), {}, ganeti=True, endpoints=("console",))
+    laid.met()
+    laid.tell(UnderlayMarked(), Marked(NICS[0]))
+    laid.passes(1.0)
+    sent: list[Any] = []
+    for _ in range(6):
+        for request in [each for each in laid.asked if isinstance(each, Send)]:
+            laid.asked.remove(request)
+            sent.append(request.body)
+            bad = "underlay" in request.body
+            laid.tell(Failed(Failure("invalid", "no")) if bad else Answered(None, f"e:{200 + len(sent)}"))
+        laid.passes(2.0)
+    assert [NICS[0]] in [[each["nic"] for each in body["nics"]] for body in sent if "underlay" not in body]
+    assert "underlay: reports: no" in laid.alarms["registry-refused"]
+
+
+def test_the_kinds_of_a_nic_are_in_its_report(laid: Laid) -> None:
+    laid.met()
+    laid.told(line_of(0))
+    uuid = NICS[0]
+    laid.here[uuid] = Local(Report(uuid, "running", "tap0"), {}, ganeti=True, endpoints=("console",))
+    laid.tell(Marked(uuid))
+    assert [each["endpoints"] for each in laid.sends()["nics"]] == [["console"]]
+    laid.tell(Marked(uuid))
+    laid.passes(1.0)
+    laid.here[uuid] = laid.here[uuid]._replace(endpoints=tuple(f"kind{number}" for number in range(20)))
+    laid.tell(Marked(uuid))
+    assert [len(each["endpoints"]) for each in laid.sends()["nics"]] == [16]
+    laid.here[uuid] = laid.here[uuid]._replace(endpoints=())
+    laid.tell(Marked(uuid))
+    assert ["endpoints" in each for each in laid.sends()["nics"]] == [False]
+
+
+# -- with a real service
+
+
+def test_a_guests_endpoint_comes_and_goes_with_it(agent: Agent, sim: Sim, service: Served) -> None:
+    """From the option of a NIC to an address on the node that the registry has given, and that the node has confirmed."""
+    client = service.client()
+    client.change("PUT", "underlay", {"prefix": "fd12:3456:789a::/48", "zone": "hosts.example.com"})
+    join(sim.paths, NODES[0])
+    sim.settings = sim.settings._replace(nic={"endpoints": ("console",)})
+
+    def made() -> None:
+        hold(sim.node, sim.log)
+        agent.sync.underlaid()
+
+    def placed() -> list[Any]:
+        found = list(client.all("endpoints"))
+        return [each for item in found for each in item["placement"]["endpoints"]]
+
+    with agent.running() as sync:
+        sync._around = sync._around._replace(underlay=made)
+        agent.until(lambda: marked(sim.host.view()) == ["fd12:3456:789a::1"], "the node has its own address")
+        sim.up(nic("bridged"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: [each["state"] for each in placed()] == ["there"], "the endpoint is there, and that is confirmed")
+        assert marked(sim.host.view()) == ["fd12:3456:789a::1", "fd12:3456:789a::1:0"]
+        assert reports(service)[UUIDS[0]]["endpoints"] == ["console"]
+        known = underlay.read(sim.paths)
+        assert known is not None and [each.kind for each in known.endpoints] == ["console"]
+        sync._mark_about()  # the kernel tells of a new address of the node
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+    assert agent.alarms.active() == {}
+    before = {key: value for key, value in service.everything().items() if key.partition("/")[0] not in ("alive", "gone", "clock")}
+    with agent.running() as again:
+        again._around = again._around._replace(underlay=made)
+        agent.until(lambda: again.machine.idle and again.machine.inbox.complete, "it is in step after a restart")
+        agent.passes(1.0)
+        after = {key: value for key, value in service.everything().items() if key.partition("/")[0] not in ("alive", "gone", "clock")}
+        assert after == before, "a restart writes nothing"
+        sim.down(nic("bridged"))
+        again.marked(UUIDS[0])
+        agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "its end is reported")
+        assert "endpoints" not in reports(service)[UUIDS[0]]
+
+
+def test_the_file_is_the_registrys_word(sim: Sim) -> None:
+    """And what cannot be is refused, with what there is left as it is."""
+    done = hands.done(sim.node, SetUnderlay(KEY, said(endpoint(0)), "e:1"), sim.call())
+    assert done == Did(KEY, "e:1") and underlay.read(sim.paths) is not None
+    refused = hands.done(sim.node, SetUnderlay(KEY, said(endpoint(0, address="::1")), "e:2"), sim.call())
+    assert refused.refused.startswith("address=") and not refused.host
+    known = underlay.read(sim.paths)
+    assert known is not None and known.revision == "e:1"
+    assert hands.done(sim.node, DropUnderlay(KEY, "e:3"), sim.call()) == Did(KEY, "e:3")
+    assert underlay.read(sim.paths) is None

@@ -1,0 +1,217 @@
+"""The agent's keeper of an underlay, on a simulated node: at the start, after a deletion by hand, and when what is known has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from netagent.loop import Loop
+from netagent.observe.alarms import Alarms
+from netagent.observe.metrics import Metrics
+from netagent.reconcile.keyed_pool import Key
+from netagent.underlay.keeper import UNDERLAY, Keeper
+from netcommon.host.api.facts import AF_INET6, Address, Link
+from netcommon.host.api.requests import AddAddress, DeleteAddress
+from netcommon.lifecycle.context import Clock
+from netcommon.settings.model import Settings
+from runtime import underlay
+from runtime.errors import HostRefused
+from tests.support.node_underlay import OWN, PREFIX, address, give, is_rest_unreachable, join, marked
+from tests.support.sim import Sim
+
+
+class Place:
+    """A keeper with a clock that a test turns; its work is done in the loop."""
+
+    def __init__(self, sim: Sim) -> None:
+        self.sim, self.now = sim, 1000.0
+        self.failures: list[Exception] = []
+        self.loop = Loop(lambda: self.now, self.failures.append)
+        self.metrics = Metrics()
+        self.alarms = Alarms(sim.log, self.metrics)
+        self.state = SimpleNamespace(
+            settings=Settings(),
+            paths=sim.paths,
+            identity=sim.host.identity(),
+            alarms=self.alarms,
+            metrics=self.metrics,
+            clock=Clock(lambda: self.now),
+        )
+        self.works = 0
+        self.told: list[tuple[str, ...]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Let an agent begin."""
+        self.keeper = Keeper(cast("Any", self.state), self.loop, self._put, self.sim.log)
+        self.keeper.told = lambda: self.told.append(tuple(marked(self.sim.host.view())))
+
+    def _put(self, key: Key, job: Callable[[Any], None], today: bool) -> None:
+        assert key == Key(UNDERLAY) and not today
+        self.works += 1
+        self.sim.settings = self.state.settings
+        worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
+        self.loop.tell(lambda: job(worker))
+
+    def passes(self, seconds: float) -> None:
+        """Let the time pass, in steps."""
+        for _ in range(int(seconds * 10) + 1):
+            for _turn in range(4):
+                self.loop.turn(0.0)
+            self.now += 0.1
+
+    @property
+    def there(self) -> list[str]:
+        return marked(self.sim.host.view())
+
+    def delete(self, *addresses: str) -> None:
+        """Let somebody delete addresses by hand, of which the kernel tells."""
+        requests = [DeleteAddress(Address(AF_INET6, each, 128, 1)) for each in addresses]
+        assert all(each.ok for each in self.sim.host.execute(requests, stop=True))
+        self.keeper.changed()
+
+
+@pytest.fixture
+def place(sim: Sim) -> Iterator[Place]:
+    found = Place(sim)
+    yield found
+    found.keeper.close()
+    found.loop.close()
+    assert found.failures == []
+
+
+def test_a_node_without_an_underlay_does_no_work(place: Place) -> None:
+    join(place.sim.paths)
+    place.keeper.look()
+    place.keeper.changed()
+    place.passes(5)
+    assert place.works == 0 and place.keeper.status() == {} and place.told == []
+
+
+def test_it_is_there_at_the_start_and_after_a_restart(place: Place) -> None:
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    assert place.there == sorted([OWN, address(0)]) and is_rest_unreachable(place.sim.host.view())
+    assert place.keeper.status() == {"underlay": f"{PREFIX}, 2 of 2 addresses"}
+    before = place.sim.picture()
+    place.begin()
+    place.keeper.look()
+    place.passes(1)
+    assert place.sim.picture() == before and place.told == [tuple(place.there)] * 2
+
+
+def test_a_deletion_by_hand_is_put_back(place: Place) -> None:
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(3)
+    place.delete(OWN, address(0))
+    place.passes(1.5)
+    assert place.there == sorted([OWN, address(0)])
+    assert any("drift repaired" in line for line in map(str, place.sim.lines))
+
+
+def test_nobody_is_fought_for_ever(place: Place) -> None:
+    """After three times in ten seconds it is left alone, and looked at again when these are over."""
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(3)
+    for _ in range(3):
+        place.delete(address(0))
+        place.passes(1.5)
+        assert address(0) in place.there
+    place.delete(address(0))
+    place.passes(2)
+    assert address(0) not in place.there and OWN in place.there
+    place.passes(15)
+    assert address(0) in place.there
+
+
+@pytest.mark.parametrize("policy", ["report", "off"])
+def test_the_settings_say_what_is_repaired(place: Place, policy: str) -> None:
+    place.state.settings = Settings(repair={"node-address": policy})
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(3)
+    place.delete(OWN)
+    place.passes(3)
+    assert place.there == [address(0)]
+    assert any("the settings say to report it" in line for line in map(str, place.sim.lines)) == (policy == "report")
+
+
+def test_a_storm_of_events_is_a_look_a_second(place: Place) -> None:
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(3)
+    before = place.works
+    for _ in range(100):
+        place.keeper.changed()
+        place.passes(0)
+    assert place.works - before <= 12
+
+
+def test_what_is_known_anew_is_made_and_told(place: Place) -> None:
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    give(place.sim.paths, 1, generation=2)
+    place.keeper.look()
+    place.passes(1)
+    assert place.there == sorted([OWN, address(1)]) and place.told[-1] == tuple(place.there)
+    underlay.remove(place.sim.paths)
+    place.keeper.look()
+    place.passes(1)
+    assert place.there == [] and place.keeper.status() == {}
+    assert place.sim.picture() == place.sim.before
+    before = place.works
+    place.keeper.look()
+    place.passes(1)
+    assert place.works == before
+
+
+def test_a_device_that_is_not_there_is_one_alarm_until_it_comes(place: Place) -> None:
+    place.state.settings = Settings(underlay_device="dummy0")
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(2)
+    assert place.alarms.active() == {UNDERLAY: "device dummy0 does not exist: make it, or correct [underlay] device"}
+    place.sim.host.add_link(Link(0, "dummy0", "dummy", up=True))
+    place.keeper.changed()
+    place.passes(2)
+    assert place.alarms.active() == {} and len(marked(place.sim.host.view(), "dummy0")) == 2
+
+
+def test_what_fails_is_tried_again_after_a_pause(place: Place) -> None:
+    give(place.sim.paths, 0)
+    failing = True
+
+    def refuse(request: object) -> Any:
+        from netcommon.host.api.host import Answer
+
+        return Answer(12, "no memory") if failing and isinstance(request, AddAddress) else None
+
+    place.sim.host.fail = refuse
+    place.keeper.look()
+    place.passes(5)
+    assert "no memory" in place.alarms.active()[UNDERLAY] and 2 <= place.works <= 12
+    failing = False
+    place.passes(400)
+    assert place.alarms.active() == {} and len(place.there) == 2
+
+
+def test_a_record_that_cannot_be_written_is_an_alarm(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made of which nothing would be on record."""
+    give(place.sim.paths, 0)
+
+    def refuse(*_given: object) -> None:
+        raise HostRefused("cannot write: no space left on device")
+
+    monkeypatch.setattr("runtime.underlay_record.write", refuse)
+    place.keeper.look()
+    place.passes(1)
+    assert place.alarms.active() == {UNDERLAY: "cannot write: no space left on device"} and place.there == []
+    assert not Path(place.sim.paths.state, "underlay/1.json").exists()
