@@ -338,7 +338,10 @@ def test_what_others_have_put_at_a_name_goes_with_its_next_move(server: NameServ
     server.update(ZONE, "del a.console", "add a.console 60 CNAME elsewhere.example.")
     server.update(ZONE, "add b.console 60 A 192.0.2.1", "add b.console 60 TXT hello")
     server.update(ZONE, "add c.console 60 AAAA 2001:db8::1", "add d.console 60 AAAA 2001:db8::2")
-    assert ours(server).bring(SERVER, want(1, names)).changed == 4
+    odd = "\\255" * 60  # a label of 60 octets, in text 240 characters
+    server.update(ZONE, *(f"add {each} 60 AAAA 2001:db8::3" for each in (f"{odd}.console", "a\\.b.console", "*.console", "one\\.label")))
+    assert ours(server).bring(SERVER, want(1, names)).changed == 7
+    server.update(ZONE, "del one\\.label")
     holds(server, want(1, names))
     assert [line for line in server.content(ZONE) if line.startswith("b.console") and "AAAA" not in line] == ['b.console 60 TXT "hello"']
 
