@@ -58,7 +58,7 @@ def there(whole: dns.zone.Zone, zone: str) -> There:
     """Give what a plan needs of a zone that was read."""
     import dns.rdatatype as types
 
-    place, below = mark.name_of(zone), f".{zone}"
+    place, least = mark.name_of(zone), zone.count(".") + 4  # labels of a name two below the zone, with the root's
     kinds = {types.from_text(kind): kind for kind in (*ADDRESSES, *CUTS)}
     found: dict[str, dict[str, tuple[int, tuple[str, ...]]]] = {}
     cuts, texts = list[str](), list[tuple[str, ...]]()
@@ -71,7 +71,7 @@ def there(whole: dns.zone.Zone, zone: str) -> There:
             texts += [tuple(part.decode("latin-1") for part in each.strings) for each in records] if name == place else []
         elif kind in CUTS:
             cuts += [name] if name != zone or kind == "DNAME" else []
-        elif name.removesuffix(below).count(".") and name.endswith(below):
+        elif len(owner.labels) >= least:
             found.setdefault(name, {})[kind] = records.ttl, tuple(each.to_text() for each in records)
     marks = [mark.read(each) for each in texts]
     strange = "" if len(marks) <= 1 and None not in marks else "TXT records of others"
@@ -101,7 +101,8 @@ def update(zone: str, message: Message) -> dns.update.UpdateMessage:
     else:
         made.present(place, "TXT", message.before.text)
     for name, address, kinds in message.changes:
-        owner = Name((*(each.encode() for each in name.removesuffix(f".{zone}").split(".")), *origin.labels))
+        plain = "\\" not in name  # what somebody else has put there may have any octets in its labels
+        owner = Name((*name.removesuffix(f".{zone}").encode().split(b"."), *origin.labels)) if plain else absolute(name)
         made.update += [RRset(owner, rdataclass.IN, types[kind], NONE, rdataclass.ANY) for kind in kinds]
         if address:
             records = RRset(owner, rdataclass.IN, AAAA)

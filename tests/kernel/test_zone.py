@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import dns.exception
 import dns.message
@@ -18,15 +20,17 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
+from netregistry.service.publishing import Publishing
 from netregistry.zone import mark
 from netregistry.zone.plan import Message, Wanted
-from netregistry.zone.publisher import Publisher
+from netregistry.zone.publisher import Published, Publisher
 from netregistry.zone.server import DnsServer, publisher
 from runtime.errors import NetcommonError, SettingsInvalid, TryAgain
 from tests.support.bootstrap import ROOT
 from tests.support.nameserver import ADDRESS, PORT, NameServer
 from tests.support.netns import slowness, wait_until
 from tests.support.node import Node
+from tests.support.service import Lines
 
 ZONE = "u.example.net"
 SERVER = f"{ADDRESS}:{PORT}"
@@ -227,6 +231,53 @@ def test_twenty_thousand_names(server: NameServer) -> None:
     assert seconds["one moves"] < 2 * slowness()
 
 
+def test_one_server_of_two_is_silent(server: NameServer) -> None:
+    """The other one, and who serves the registry, go on as if nothing were; when it answers again it is where the other one is."""
+    with NameServer.started(server.zones, "127.0.0.2") as second:
+        both = {each.address + f":{PORT}": each for each in (server, second)}
+        zone = publisher(list(both), str(server.key_file), 1.0 * slowness(), time.monotonic)
+        asyncio.run(silenced(zone, both, second))
+        holds(server, want(30, {WEB: address(30)}))
+        holds(second, want(30, {WEB: address(30)}))
+
+
+async def silenced(zone: Publisher, both: Mapping[str, NameServer], silent: NameServer) -> None:
+    """Publish 30 generations by a service, of which the last 20 while a server is held up: each is at the other within two seconds."""
+    current, done, log = [want(0, {})], dict.fromkeys(both, 0), Lines()
+
+    def published(found: Published) -> None:
+        done[found.server] = found.generation
+
+    async def turn(work: Callable[..., Any], *given: Any, own: bool = False) -> Any:
+        return work(*given)
+
+    async def at(generation: int, servers: Iterable[str], seconds: float) -> None:
+        current[0] = want(generation, {WEB: address(generation)})
+        begun.wake()
+        async with asyncio.timeout(seconds * slowness()):
+            while any(done[each] < generation for each in servers):
+                await asyncio.sleep(0.005)
+
+    begun = Publishing(zone, lambda: current[0], published, log)
+    tasks = begun.begin(turn)
+    try:
+        for generation in range(1, 11):
+            await at(generation, both, 5)
+        silent.freeze()
+        for generation in range(11, 31):
+            await at(generation, [each for each in both if both[each] is not silent], 2)
+        async with asyncio.timeout(20 * slowness()):
+            while not any("no answer in time" in line for line in log.lines):
+                await asyncio.sleep(0.005)
+        silent.thaw()
+        await at(30, both, 10)
+    finally:
+        silent.thaw()
+        begun.stop()
+        for task in tasks:
+            task.cancel()
+
+
 # -- refused
 
 
@@ -287,7 +338,10 @@ def test_what_others_have_put_at_a_name_goes_with_its_next_move(server: NameServ
     server.update(ZONE, "del a.console", "add a.console 60 CNAME elsewhere.example.")
     server.update(ZONE, "add b.console 60 A 192.0.2.1", "add b.console 60 TXT hello")
     server.update(ZONE, "add c.console 60 AAAA 2001:db8::1", "add d.console 60 AAAA 2001:db8::2")
-    assert ours(server).bring(SERVER, want(1, names)).changed == 4
+    odd = "\\255" * 60  # a label of 60 octets, in text 240 characters
+    server.update(ZONE, *(f"add {each} 60 AAAA 2001:db8::3" for each in (f"{odd}.console", "a\\.b.console", "*.console", "one\\.label")))
+    assert ours(server).bring(SERVER, want(1, names)).changed == 7
+    server.update(ZONE, "del one\\.label")
     holds(server, want(1, names))
     assert [line for line in server.content(ZONE) if line.startswith("b.console") and "AAAA" not in line] == ['b.console 60 TXT "hello"']
 

@@ -55,25 +55,26 @@ $TTL 3600
 
 
 class NameServer:
-    """A running knotd. ``key_file`` is what tsig-keygen would have written."""
+    """A running knotd. ``key_file`` is what tsig-keygen would have written. A second one has another ``address``."""
 
-    def __init__(self, zones: dict[str, str]) -> None:
-        self.zones = zones
+    def __init__(self, zones: dict[str, str], address: str = ADDRESS) -> None:
+        self.zones, self.address = zones, address
         self.process: subprocess.Popen[bytes] | None = None
-        FOLDER.mkdir(exist_ok=True)
+        self.folder = FOLDER if address == ADDRESS else FOLDER.with_name(f"{FOLDER.name}-{address}")
+        self.folder.mkdir(exist_ok=True)
         for zone, records in zones.items():
-            (FOLDER / f"{zone}.zone").write_text(ZONE.format(zone=zone, records=records))
+            (self.folder / f"{zone}.zone").write_text(ZONE.format(zone=zone, records=records))
         listed = "".join(f"  - domain: {zone}.\n    file: {zone}.zone\n" for zone in zones)
-        values = {"folder": FOLDER, "address": ADDRESS, "port": PORT, "key": KEY, "algorithm": ALGORITHM, "secret": SHARED}
-        (FOLDER / "knot.conf").write_text(CONFIG.format(zones=listed, **values))
-        self.key_file = FOLDER / "dns.key"
+        values = {"folder": self.folder, "address": address, "port": PORT, "key": KEY, "algorithm": ALGORITHM, "secret": SHARED}
+        (self.folder / "knot.conf").write_text(CONFIG.format(zones=listed, **values))
+        self.key_file = self.folder / "dns.key"
         self.write_key(SHARED)
 
     @classmethod
     @contextlib.contextmanager
-    def started(cls, zones: dict[str, str]) -> Iterator[NameServer]:
+    def started(cls, zones: dict[str, str], address: str = ADDRESS) -> Iterator[NameServer]:
         """Starts knotd with ``zones`` (name -> records beside SOA and NS), and stops it at the end."""
-        made = cls(zones)
+        made = cls(zones, address)
         try:
             made.start()
             yield made
@@ -82,7 +83,7 @@ class NameServer:
 
     def forbid_transfers(self) -> None:
         """From its next start on the key may query and update only."""
-        config = FOLDER / "knot.conf"
+        config = self.folder / "knot.conf"
         config.write_text(config.read_text().replace("[query, update, transfer]", "[query, update]"))
 
     def write_key(self, secret: str, name: str = KEY) -> None:
@@ -92,9 +93,9 @@ class NameServer:
 
     def start(self) -> None:
         """knotd; returns when it answers for every zone."""
-        with open(FOLDER / "log", "ab") as log:
+        with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                ["/usr/sbin/knotd", "-c", str(FOLDER / "knot.conf")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+                ["/usr/sbin/knotd", "-c", str(self.folder / "knot.conf")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
             )
         wait_until(lambda: all("SOA" in self.dig(zone, "SOA") for zone in self.zones), 20, "knotd answers")
 
@@ -117,7 +118,7 @@ class NameServer:
 
     def dig(self, *arguments: str) -> str:
         """kdig without TSIG, by TCP."""
-        command = ["kdig", "+tcp", "+noall", "+answer", "+time=2", "+retry=0", f"@{ADDRESS}", "-p", str(PORT), *arguments]
+        command = ["kdig", "+tcp", "+noall", "+answer", "+time=2", "+retry=0", f"@{self.address}", "-p", str(PORT), *arguments]
         return run(*command, check=False)
 
     def content(self, zone: str) -> list[str]:
@@ -142,11 +143,11 @@ class NameServer:
 
     def updates(self) -> int:
         """How many updates it was sent, of whatever effect."""
-        return (FOLDER / "log").read_text().count("DDNS, processing")
+        return (self.folder / "log").read_text().count("DDNS, processing")
 
     def update(self, zone: str, *lines: str) -> None:
         """An update by an independent program, knsupdate: ``lines`` such as "add mail 300 A 192.0.2.1"."""
-        script = [f"server {ADDRESS} {PORT}", f"zone {zone}.", f"origin {zone}.", *lines, "send", "answer", "quit"]
+        script = [f"server {self.address} {PORT}", f"zone {zone}.", f"origin {zone}.", *lines, "send", "answer", "quit"]
         said = run("knsupdate", "-v", "-y", f"{ALGORITHM}:{KEY}:{SHARED}", stdin="\n".join(script) + "\n")
         assert "NOERROR" in said, said
 
@@ -154,4 +155,4 @@ class NameServer:
 def settings(server: NameServer, zones: Sequence[str] = (), timeout: float = 5.0) -> str:
     """A settings file for it."""
     listed = ", ".join(f'"{zone}"' for zone in zones or server.zones)
-    return f'[dns]\nservers = ["{ADDRESS}:{PORT}"]\nzones = [{listed}]\nkey_file = "{server.key_file}"\ntimeout = {timeout}\n'
+    return f'[dns]\nservers = ["{server.address}:{PORT}"]\nzones = [{listed}]\nkey_file = "{server.key_file}"\ntimeout = {timeout}\n'

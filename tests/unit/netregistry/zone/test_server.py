@@ -1,0 +1,93 @@
+"""What goes to a server, and what comes from it, as dnspython reads and writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dns.message
+import dns.update
+import dns.zone
+import pytest
+
+from netregistry.zone.mark import Mark
+from netregistry.zone.plan import Change, Entry, Message, There
+from netregistry.zone.server import DnsServer, there, update
+from runtime.errors import SettingsInvalid
+
+ZONE = "u.example.net"
+MARK = Mark("fd00:1:2::/48", "0a1b2c3d", 57)
+HEAD = "@ 3600 SOA ns. mail. 1 2 3 4 5\n@ 3600 NS ns.example.net.\n"
+
+
+def whole(text: str) -> There:
+    return there(dns.zone.from_text(HEAD + text, f"{ZONE}.", relativize=False, check_origin=False), ZONE)
+
+
+def test_an_update_says_what_the_plan_says() -> None:
+    changes = (
+        Change(f"web.console.{ZONE}", "fd00::1", ("AAAA", "CNAME")),
+        Change(f"old.console.{ZONE}", "", ("AAAA", "A")),
+        Change(f"\\255\\.x.console.{ZONE}", ""),
+    )
+    made = update(ZONE, Message(MARK, MARK._replace(generation=58, part=1), changes, 60))
+    read = dns.message.from_wire(made.to_wire())
+    assert isinstance(read, dns.update.UpdateMessage)
+    assert [each.to_text() for each in read.prerequisite] == [f"_generation.{ZONE}. 0 IN TXT {MARK.text}"]
+    lines = [
+        (each.name.to_text(omit_final_dot=True), each.rdtype.name, each.deleting, [one.to_text() for one in each]) for each in read.update
+    ]
+    anything = 255
+    assert lines == [
+        (f"web.console.{ZONE}", "AAAA", anything, []),
+        (f"web.console.{ZONE}", "CNAME", anything, []),
+        (f"web.console.{ZONE}", "AAAA", None, ["fd00::1"]),
+        (f"old.console.{ZONE}", "AAAA", anything, []),
+        (f"old.console.{ZONE}", "A", anything, []),
+        (f"\\255\\.x.console.{ZONE}", "AAAA", anything, []),
+        (f"_generation.{ZONE}", "TXT", anything, []),
+        (f"_generation.{ZONE}", "TXT", None, [MARK._replace(generation=58, part=1).text]),
+    ]
+    assert {each.ttl for each in read.update if not each.deleting} == {60}
+
+
+def test_a_zone_without_a_mark_is_to_have_none() -> None:
+    (condition,) = update(ZONE, Message(None, MARK, (), 60)).prerequisite
+    assert (condition.rdtype.name, condition.rdclass.name, len(condition)) == ("TXT", "NONE", 0)
+
+
+def test_a_zone_is_read() -> None:
+    found = whole(
+        f"_generation 60 TXT {MARK.text}\n"
+        "ns1 60 AAAA 2001:db8::53\none\\.label 60 AAAA 2001:db8::54\nlabel 60 TXT x\n"
+        "Web.console 60 AAAA fd00:0::1\nmany.console 60 AAAA fd00::1\nmany.console 60 AAAA fd00::2\n"
+        "four.console 30 A 192.0.2.1\nalias.console 60 CNAME elsewhere.example.\ntext.console 60 TXT x\n"
+        "a.b.c.console 5 AAAA fd00::3\n"
+    )
+    assert found == There(
+        MARK,
+        {
+            f"web.console.{ZONE}": Entry("fd00::1", 60),
+            f"many.console.{ZONE}": Entry("", 60),
+            f"four.console.{ZONE}": Entry("", 0, ("A",)),
+            f"alias.console.{ZONE}": Entry("", 0, ("CNAME",)),
+            f"a.b.c.console.{ZONE}": Entry("fd00::3", 5),
+        },
+    )
+
+
+def test_cuts_are_found() -> None:
+    assert set(whole("console 60 NS ns.example.net.\nx.exporter 60 DNAME y.example.net.\n").cuts) == {
+        f"console.{ZONE}",
+        f"x.exporter.{ZONE}",
+    }
+
+
+@pytest.mark.parametrize("text", ["_generation 60 TXT strange\n", f"_generation 60 TXT {MARK.text}\n_generation 60 TXT more\n"])
+def test_a_strange_record_in_the_marks_place(text: str) -> None:
+    found = whole(text)
+    assert found.mark is None and found.strange
+
+
+def test_a_key_file_that_is_not_there_names_its_setting(tmp_path: Path) -> None:
+    with pytest.raises(SettingsInvalid, match=r"^registry\.zone_key_file: "):
+        DnsServer("127.0.0.1:53", str(tmp_path / "none"), 1.0, lambda: 0.0)
