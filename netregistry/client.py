@@ -63,6 +63,11 @@ class Problem(NetcommonError):
         elif document.get("command"):
             self.advice = str(document["command"])
 
+    @property
+    def undone(self) -> bool:
+        """Tell whether nothing of it was done for certain: what belongs to it need not be kept. A fault may be one behind the commit."""
+        return not self.retry and isinstance(self.code, int) and 400 <= self.code < 500
+
 
 class Garbled(TryAgain):
     """Say that what came is nothing that a registry says."""
