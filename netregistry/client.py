@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
-from netregistry.reach import NoCertificate, Places, UnixPlace, words
+from netregistry.reach import NoCertificate, NoCertificateYet, Places, UnixPlace, words
 from netregistry.request import ANY, new_id
 from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 
@@ -405,9 +405,10 @@ def _nobody(failed: list[NetcommonError], places: Places) -> NetcommonError:
     if len(places) == 1:
         return failed[-1]
     text = f"no registry answers: {'; '.join(dict.fromkeys(str(each) for each in failed))}"
-    if all(isinstance(each, NoCertificate) for each in failed):
-        return NoCertificate(text)
-    return TryAgain(text) if any(each.retry for each in failed) else HostRefused(text)
+    again = any(each.retry for each in failed)
+    if any(isinstance(each, NoCertificate) for each in failed):  # there another certificate may be taken
+        return NoCertificateYet(text) if again else NoCertificate(text)
+    return TryAgain(text) if again else HostRefused(text)
 
 
 def _body(response: http.client.HTTPResponse, longest: int = LONGEST_ANSWER) -> bytes:
