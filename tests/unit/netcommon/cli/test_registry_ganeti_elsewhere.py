@@ -112,3 +112,20 @@ def test_a_master_that_has_joined_and_not_as_importer_is_told_to(machines: Machi
         assert why in rehearsed.stderr and "3 would be made" in rehearsed.stdout
     machines.join("importer", CLUSTER)
     assert "3 made" in machines.master(*COMMAND).stdout
+
+
+def test_what_two_nics_have_by_the_new_name_is_said(machines: Machines) -> None:
+    """Of what the importer is not the master nothing is refused by that; an address without a network is one of the cluster's name."""
+    home, master = machines.home, machines.master
+    machines.join("operator", "ann")
+    machines.join("importer", CLUSTER)
+    master(*COMMAND)
+    for cluster, instance in ((CLUSTER, "printer"), (NEW, "phone")):
+        home("registry", "nic", "add", f"cluster={cluster}", f"instance={instance}", "ip=10.0.0.5")
+    machines.rename()
+    machines.join("importer", NEW)
+    assert f"several NICs of {NEW} would want the same: 10.0.0.5\n" in master(*COMMAND, "--take-over", "--dry-run").stderr
+    said = master(*COMMAND, "--take-over").stderr
+    assert f"several NICs of {NEW} want the same: 10.0.0.5: netcommon registry conflicts shows whose\n" in said
+    assert "10.0.0.5" in home("registry", "conflicts").stdout
+    assert master(*COMMAND, "--take-over").stderr == ""
