@@ -105,7 +105,7 @@ class MockCloud:
             self.registry.stop()
             self.watcher.close()
             self.scheduler.close()
-            if isinstance(error, Claimed | Problem) and not (error.retry or before.starts):  # for certain nothing is claimed
+            if not before.starts and (isinstance(error, Claimed) or (isinstance(error, Problem) and error.undone)):  # nothing is claimed
                 state.remove(self.root)  # what is made here later asks that registry only if it is told to
             raise
 

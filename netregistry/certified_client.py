@@ -36,7 +36,7 @@ class CertifiedClient(Asker):
         super().__init__()
         self._one, self._others, self._make, self._told = first, others, make, told
         self._client = make(first)
-        self._stale: NetcommonError | None = None  # why the first one does not count
+        self._stale: NetcommonError | None = None  # why the first one does not count, once another one is shown
 
     def _asked(self, question: Question) -> Answer:
         return self._by(lambda client: client.ask(question), question.method == "GET")
@@ -68,10 +68,11 @@ class CertifiedClient(Asker):
                     if self._stale is not None and refused.kind == "forbidden":
                         raise self._stale from None  # the first one might
                     raise
-                self._stale = self._stale or _named(refused, self._one)
+                stale = self._stale or _named(refused, self._one)
                 other = next(self._others, None) if looks else None
                 if other is None:
-                    raise self._stale from None
+                    raise stale from None
+                self._stale = stale
                 self._client.close()
                 self._one, self._client = other, self._make(other)
             else:
@@ -90,4 +91,4 @@ def _named(refused: Problem | NoCertificate, one: Credentials) -> NetcommonError
     """Give a refusal of a certificate that says which of the machine's it is, and how a person's is got rid of."""
     where = f"by {one.folder}" if one.role == "node" else f"where that is wanted no more: rm -r {one.folder}"
     text = f"{refused} (asked as {one.role} {one.name}, {where})"
-    return Problem({**refused.document, "detail": text}) if isinstance(refused, Problem) else NoCertificate(text)
+    return Problem({**refused.document, "detail": text}) if isinstance(refused, Problem) else type(refused)(text)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
-from netregistry.reach import NoCertificate, Places, UnixPlace, words
+from netregistry.reach import NoCertificate, NoCertificateYet, Places, UnixPlace, words
 from netregistry.request import ANY, new_id
 from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 
@@ -62,6 +62,11 @@ class Problem(NetcommonError):
             self.advice = "the same may succeed later: try again"
         elif document.get("command"):
             self.advice = str(document["command"])
+
+    @property
+    def undone(self) -> bool:
+        """Tell whether nothing of it was done for certain: what belongs to it need not be kept. A fault may be one behind the commit."""
+        return not self.retry and isinstance(self.code, int) and 400 <= self.code < 500
 
 
 class Garbled(TryAgain):
@@ -400,9 +405,10 @@ def _nobody(failed: list[NetcommonError], places: Places) -> NetcommonError:
     if len(places) == 1:
         return failed[-1]
     text = f"no registry answers: {'; '.join(dict.fromkeys(str(each) for each in failed))}"
-    if all(isinstance(each, NoCertificate) for each in failed):
-        return NoCertificate(text)
-    return TryAgain(text) if any(each.retry for each in failed) else HostRefused(text)
+    again = any(each.retry for each in failed)
+    if any(isinstance(each, NoCertificate) for each in failed):  # there another certificate may be taken
+        return NoCertificateYet(text) if again else NoCertificate(text)
+    return TryAgain(text) if again else HostRefused(text)
 
 
 def _body(response: http.client.HTTPResponse, longest: int = LONGEST_ANSWER) -> bytes:

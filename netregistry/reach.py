@@ -62,6 +62,10 @@ class NoCertificate(HostRefused):
     advice = ""
 
 
+class NoCertificateYet(TryAgain, NoCertificate):
+    """Say so of some places alone: others could not be asked for now."""
+
+
 class Place(Protocol):
     """One place where a service may be. ``shown``: for people; ``says_role``: as whom one asks is said there, for no certificate does."""
 

@@ -226,7 +226,7 @@ class Stream:
                 networks[rest] = None
             elif kind == "seen" and rest.startswith(f"{self.node}/"):
                 nics[rest.partition("/")[2]] = None
-        lines = [line for uuid in nics for line in self._about(view, uuid)]
+        lines = [line for uuid in nics for line in self._about(view, uuid, clusters)]
         networks |= {network: None for of, network in (_begun_or_ended(view) if nics else ()) if of in clusters}
         if not lines and not networks:
             return
@@ -274,10 +274,11 @@ class Stream:
         yield from self._tell_underlay(view)
         yield Line("ready", revision=f"{view.epoch}:{view.revision}")
 
-    def _about(self, view: Known, uuid: str) -> Iterator[Line]:
+    def _about(self, view: Known, uuid: str, clusters: frozenset[str]) -> Iterator[Line]:
+        """Tell of one NIC. ``clusters``: of the node, before the latest commit and after it, which has changed none of their names."""
         before, key = Before(view), keys.nic(uuid)
-        told = before.at(key) if self._beside(before, before.get(key), self._clusters(before)) else None
-        yield from _line(view, "options", uuid, self._beside(view, view.nic(uuid), self._clusters(view)), told)
+        told = before.at(key) if self._beside(before, before.get(key), clusters) else None
+        yield from _line(view, "options", uuid, self._beside(view, view.nic(uuid), clusters), told)
         yield from self._tell(view, uuid, self._own(view, view.nic(uuid)))
 
     def _tell(self, view: Known, uuid: str, concerned: bool) -> Iterator[Line]:

@@ -94,6 +94,9 @@ def client(app: App, role: str = "") -> Any:
             raise HostRefused(f"this machine has joined as the importer of {found.name}, and not of {who}", advice)
     if kind in ("", "operator"):
         role = role or "operator:root"  # nobody listens there, which it says
+    elif (there := None if in_etcd(app) else elsewhere(app)) is not None:  # what says so says how to make a registry here, a second one
+        text = f"this machine has joined a registry as {there.role}, and not as {kind} {who}"
+        raise HostRefused(text, f"netcommon registry token create {kind} {who}, and netcommon registry join URL TOKEN here")
     return make(socket_of(app), role)
 
 

@@ -9,6 +9,7 @@ from netregistry.importer.difference import Known
 from netregistry.model import keys
 from netregistry.model.codec import write
 from netregistry.model.importing import Reading
+from netregistry.state import all_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,3 +124,13 @@ def _counted(asked: Asker | Rehearsal, name: str) -> Renamed:
         return Renamed(name, **{kind: sum(1 for _ in asked.all(kind, cluster=name)) for kind in KINDS})
     has = [keys.kind(key) for key in asked.view.members("cluster", name)]
     return Renamed(name, **{kind: has.count(kind) for kind in KINDS})
+
+
+def contended(asked: Asker | Rehearsal, cluster: str) -> list[str]:
+    """Give the MACs and addresses that more than one NIC wants or has in a cluster, in no network of it."""
+    if isinstance(asked, Asker):
+        claims = [item["conflict"]["claim"] for item in asked.all("conflicts")]
+    else:
+        nics = [key for key in asked.view.members("cluster", cluster) if keys.kind(key) == "nics"]
+        claims = [each.claim for each in all_conflicts(asked.view, nics)]
+    return [what for _kind, scope, what in (claim.split("/", 2) for claim in claims) if scope == cluster]

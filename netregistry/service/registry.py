@@ -110,7 +110,7 @@ class Registry:
         self.other_authorities: Callable[[], None] = lambda: None  #: called when other ones count than before
         self._leader = 0  #: the lease
         self._leads_until = 0.0  # by ``passed``: the lease ends then, unless it is kept
-        self._lives: dict[str, tuple[str, int]] = {}  # node -> incarnation, lease
+        self._lives: dict[str, tuple[str, int, int]] = {}  # node -> incarnation, lease, and the revision at which it was written with that
         self._kept_at: dict[str, float] = {}  # node with a stream -> when that was last kept
         self.local.catch_up()  # what streams that an earlier service has begun are still to be told
         self._ticked = self._current = passed()
@@ -315,9 +315,11 @@ class Registry:
             raise another(node, "speaks for")
 
     def _sign_on(self, who: Identity, incarnation: str) -> None:
-        lease = self._lease(who.name, incarnation)
-        if not (lease and self.store.keep(lease)):
-            self._lives[who.name] = incarnation, self.local.sign_on(who, incarnation, ALIVE)
+        lease, key = self._lease(who.name, incarnation), keys.alive(who.name)
+        ours = lease and self._lives[who.name][2] == self.local.view.at(key)  # or it was at another service since, whose lease it has
+        if not (ours and self.store.keep(lease)):
+            lease = self.local.sign_on(who, incarnation, ALIVE)
+            self._lives[who.name] = incarnation, lease, self.local.view.at(key)
 
     def _lease(self, node: str, incarnation: str) -> int:
         """Give the lease of a node that is alive by it; 0 where it has none."""

@@ -170,7 +170,7 @@ async def serving(
             service.figures.until = tls.until
 
         def at_once() -> None:
-            with contextlib.suppress(NetcommonError):  # the next turn of the clock says it
+            with contextlib.suppress(Exception):  # what is committed is done, whatever comes of this; the next turn of the clock says it
                 renewed()
 
         if others.addresses:

@@ -149,7 +149,11 @@ class Door:
         key = key_files.key(self._listening.keys, signs.id)
         x509.check(signs, key)
         identity, self.until = x509.make_service(self._listening.names, signs, key, now)
-        self._context = _context(identity, "".join(each.certificate for each in counting), self._folder)
+        try:
+            self._context = _context(identity, "".join(each.certificate for each in counting), self._folder)
+        except OSError as error:  # such as a /run that is full
+            text = f"nobody new is let in by TLS: cannot use a certificate in {self._folder}: {error.strerror or error}"
+            raise HostRefused(text, "netcommon doctor says whether it is full") from None
         self._as, self._made, self._again = labels, now, now + (self.until - now) / 2
 
     def enter(self, connection: socket.socket, address: str, speak: Callable[[], Connection]) -> None:

@@ -132,7 +132,7 @@ def authority_rotate(app: App, lost: bool, stolen: bool, as_json: bool) -> None:
         try:
             said = asked.change("POST", "authorities", {**wanted, "alone": True} if stolen else wanted)
         except import_module("netregistry.client").Problem as refused:
-            if not refused.retry:
+            if refused.undone:
                 keys.forget(authority_keys(app), made.authority.id)
             raise
     over = [str(item["authority"]["id"]) for item in items] if stolen else []
@@ -378,7 +378,7 @@ def _joined_as(app: App, join: Callable[..., Any], me: Membership, before: Membe
         # kept before it is asked for: a node that is cut off then asks again under the same UUID
         found = join({"uuid": me.uuid, "name": me.name, **about}, begin)
     except import_module("netregistry.client").Problem as refused:
-        if not refused.retry:
+        if refused.undone:
             if before is None:
                 membership.remove(app.paths)
             else:

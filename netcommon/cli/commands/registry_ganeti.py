@@ -10,13 +10,14 @@ from typing import Any
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, say
-from netcommon.cli.registry_client import as_root, client, elsewhere, in_etcd, joined, served
+from netcommon.cli.registry_client import as_root, client, elsewhere, in_etcd, joined, served, text
 from netcommon.dns import ganeti
 from netcommon.process.notify import Notifier
 from netcommon.views.format import several
 from runtime.errors import UNAVAILABLE, HostRefused
 
 HOURLY = 3600.0
+NAMED = 10  #: MACs and addresses
 LOOKED = 300.0  #: seconds from one look whether the certificate is due to the next one: the shortest is good for an hour
 
 
@@ -28,7 +29,7 @@ def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_ove
     as_root(app)
     if dry_run or take_over:
         _only_operators(app, dry_run)
-    source, renamed = _source(app), list[Any]()
+    source, renamed, twice = _source(app), list[Any](), list[str]()
     found, seen = source.read()
     with contextlib.ExitStack() as stack:
         if dry_run:
@@ -37,6 +38,7 @@ def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_ove
             copy = stack.enter_context(rehearsal.Rehearsal(stack.enter_context(rehearsal.copied(copied))))
             if take_over:
                 renamed = _asking().take_over(copy, found)
+                twice = _asking().contended(copy, found.cluster) if renamed else []
             importer = _importer(_asking().Rehearsing(copy, found.cluster), 0.0)
         else:
             asking = _asking().Asking(stack.enter_context(client(app, f"importer:{found.cluster}")), found.cluster)
@@ -44,9 +46,12 @@ def import_once(app: App, copied: Callable[[str], None], dry_run: bool, take_ove
                 asking.epoch()  # who cannot import is refused before anything is renamed
                 with client(app) as operator:
                     renamed = _asking().take_over(operator, found)
+                    twice = _asking().contended(operator, found.cluster) if renamed else []
             importer = _importer(asking)
         for each in renamed:
             say(_said(each, found.cluster, dry_run), err=as_json)  # at once: the import may be refused after it
+        if twice:
+            say(f"netcommon: {_wanted(twice, found.cluster, dry_run)}", err=True)
         outcomes = [importer.take(found, seen, time.monotonic())]
         while not dry_run and outcomes[-1].absent and (left := importer.due - time.monotonic()) < float("inf"):
             time.sleep(max(0.0, left))
@@ -77,6 +82,13 @@ def _said(renamed: Any, cluster: str, dry_run: bool) -> str:
     """Say which name a cluster had, and how much goes with its new one."""
     counts = f"{several(renamed.nics, 'NIC')}, {several(renamed.networks, 'network')}, {several(renamed.nodes, 'node')}"
     return f"{renamed.before} {'would be' if dry_run else 'is'} called {cluster}{'' if dry_run else ' now'}: {counts}"
+
+
+def _wanted(twice: list[str], cluster: str, dry_run: bool) -> str:
+    """Say what more than one NIC has by a cluster's new name, as those do that had it in two clusters before."""
+    what = f"several NICs of {cluster} {'would want' if dry_run else 'want'} the same: {text(twice[:NAMED])}"
+    more = f" and {len(twice) - NAMED} more" if len(twice) > NAMED else ""
+    return f"{what}{more}{'' if dry_run else ': netcommon registry conflicts shows whose'}"
 
 
 def follow(app: App) -> None:

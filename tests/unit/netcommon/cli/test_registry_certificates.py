@@ -293,6 +293,20 @@ def test_an_operators_certificate_that_counts_no_more_does_not_shut_the_nodes_ou
     assert f"(asked as node {node}, by " in said and "rm -r" not in said
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["down-last", "down-first"])
+def test_it_does_not_where_one_of_several_services_is_down(machines: Machines, order: int) -> None:
+    """Ask by the next certificate, which the one that is there may take; where there is none the one that is down may take this."""
+    other, urls = machines.other, ",".join([machines.url, f"https://localhost:{free_port()}"][::order])
+    other("registry", "join", urls, token(machines, "operator", "ann"))
+    other("registry", "join", urls, token(machines, "node"), "--name", "node1")
+    shut_out(machines, "foreign")
+    for words in (("registry", "nic", "list"), ("registry", "find", "node1")):
+        assert "operator ann" in (said := other(*words).stderr) and "shown to this machine as a node" in said
+    assert "operator ann" in other("registry", "network", "add", "blue", status=75).stderr
+    shutil.rmtree(f"{other.paths.lib}/certificates/node")
+    assert "operator ann" in other("registry", "nic", "list", status=75).stderr
+
+
 def test_tokens_are_listed_taken_back_and_used_once(machines: Machines) -> None:
     first, second = token(machines, "reader", "ann"), token(machines, "reader", "bob", "--for", "1h")
     machines.other("registry", "join", machines.url, first)

@@ -97,3 +97,35 @@ def test_an_importer_alone_takes_nothing_over(machines: Machines) -> None:
     assert "--take-over is for operators, and this machine has joined as importer: netcommon registry token create operator" in said
     assert "join that as an operator" in machines.master(*COMMAND, "--dry-run", status=69).stderr
     assert "3 made" in machines.master(*COMMAND).stdout
+
+
+@pytest.mark.parametrize("role", ["operator", "node"])
+def test_a_master_that_has_joined_and_not_as_importer_is_told_to(machines: Machines, role: str) -> None:
+    """Make no second registry there: what starts or makes one was the remedy, and every command there asked that one from then on."""
+    machines.join(role, *(["ann"] if role == "operator" else []))
+    why = f"joined a registry as {role}, and not as importer {CLUSTER}: netcommon registry token create importer {CLUSTER}, and"
+    for options in ((), ("--take-over",)) if role == "operator" else ((),):
+        said = machines.master(*COMMAND, *options, status=69).stderr
+        assert why in said and "systemctl" not in said
+    if role == "operator":
+        rehearsed = machines.master(*COMMAND, "--dry-run")
+        assert why in rehearsed.stderr and "3 would be made" in rehearsed.stdout
+    machines.join("importer", CLUSTER)
+    assert "3 made" in machines.master(*COMMAND).stdout
+
+
+def test_what_two_nics_have_by_the_new_name_is_said(machines: Machines) -> None:
+    """Of what the importer is not the master nothing is refused by that; an address without a network is one of the cluster's name."""
+    home, master = machines.home, machines.master
+    machines.join("operator", "ann")
+    machines.join("importer", CLUSTER)
+    master(*COMMAND)
+    for cluster, instance in ((CLUSTER, "printer"), (NEW, "phone")):
+        home("registry", "nic", "add", f"cluster={cluster}", f"instance={instance}", "ip=10.0.0.5")
+    machines.rename()
+    machines.join("importer", NEW)
+    assert f"several NICs of {NEW} would want the same: 10.0.0.5\n" in master(*COMMAND, "--take-over", "--dry-run").stderr
+    said = master(*COMMAND, "--take-over").stderr
+    assert f"several NICs of {NEW} want the same: 10.0.0.5: netcommon registry conflicts shows whose\n" in said
+    assert "10.0.0.5" in home("registry", "conflicts").stdout
+    assert master(*COMMAND, "--take-over").stderr == ""

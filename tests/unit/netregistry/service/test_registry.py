@@ -11,6 +11,7 @@ import pytest
 from netregistry.model import keys
 from netregistry.model.certificate import Credential
 from netregistry.model.history import Identity
+from netregistry.refusal import Refused
 from netregistry.request import Call, new_id
 from netregistry.service.limits import Limits
 from netregistry.service.registry import Registry
@@ -148,6 +149,29 @@ def test_leases_that_have_ended_keep_none_from_being_kept(world: World, monkeypa
         turns.append(world.alive - before)
         assert 0 < turns[-1] <= 3, "none was lost, and nobody waits for long"
         assert len(turns) <= COUNT // 2
+
+
+def test_a_node_that_was_at_another_service_for_a_moment_stays_alive(world: World) -> None:
+    """The other one has given it a lease, that nobody keeps: it was gone for a moment when that ended, and another agent came in as it."""
+    here, node = world.registry, world.node(0)
+    there = Registry(world.store, "1", world.log, Limits(), lambda: world.time, lambda: world.time)
+    wanted = {"node": node.name, "incarnation": world.channels[0].incarnation}
+    here.streams.close(world.channels[0])
+    for service in (there, here):
+        channel = service.watch(node, wanted, lambda: None)
+        world.time += 1
+        if service is there:
+            service.streams.close(channel)
+    before = world.store.get(keys.alive(node.name))
+    for _ in range(40):
+        world.time += 0.5
+        here.keep(10, 6.0)
+        here.tick()
+        with pytest.raises(Refused, match="another agent is alive"):
+            there.heartbeat(node, node.name, {"incarnation": "99999999-2222-4222-8222-222222222222"})
+    assert world.store.get(keys.alive(node.name)) == before, "signed on once"
+    assert not channel.ended and here.local.view.gone(node.name) is None
+    there.local.close()
 
 
 def test_a_store_that_gives_no_lease_forgets_though_nobody_leads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
