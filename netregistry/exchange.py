@@ -40,7 +40,7 @@ OF_OPERATOR = ""  #: in place of a role
 FORGOTTEN = "forgotten-"  #: before its UUID, the name of a node as long as its NICs are made
 #: Fields of a network that are not held against NICs which it has: its operator's, and its Ganeti cluster's.
 LATE = frozenset(("owners", "reserved"))
-LATE_GANETI = frozenset(("reserved", "gateway", "gateway6"))
+LATE_GANETI = frozenset(("reserved", "barred", "gateway", "gateway6"))
 
 
 class Line(NamedTuple):

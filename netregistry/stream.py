@@ -378,7 +378,7 @@ def _line(view: Known, what: Literal["nic", "network", "options"], uuid: str, co
     elif told != at:
         value = view.get(key)
         if what == "network":
-            value = value._replace(reserved=())  # a thousand ranges, of which no guest is told
+            value = value._replace(reserved=(), barred=())  # a thousand ranges, of which no guest is told
         said, beside = (write(value.options), _beside(value)) if what == "options" else (write(value), None)
         yield Line("change" if told is not None else "enter", what, uuid, said, f"{view.epoch}:{at}", beside)
 

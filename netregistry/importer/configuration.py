@@ -1,7 +1,8 @@
 """Read the configuration of a Ganeti cluster (config.data, as Ganeti 3 writes it: lib/objects.py): its networks and NICs, as fields.
 
 It is read whole or not at all. What Ganeti may write and a registry cannot hold (a multicast MAC, an IPv6 subnet of one address) is left
-as it is in the registry, and said: whether it is there is known, so nothing of it counts as gone.
+as it is in the registry, and said: whether it is there is known, so nothing of it counts as gone. Which addresses it has is read all the
+same: nobody else is given them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Configuration(NamedTuple):
     nics: Mapping[str, Fields] = {}
     unread: frozenset[str] = frozenset()  #: UUIDs of what is there, and cannot be in a registry
     problems: tuple[str, ...] = ()  #: why not, one line each
+    pools: Mapping[str, pool.Pool] = {}  #: of networks, also of those that cannot be in a registry, where it can be read
+    guests: Mapping[str, Mapping[str, str]] = {}  #: network -> NIC -> its address; also of what cannot be in a registry
 
 
 class _Head(NamedTuple):
@@ -76,17 +79,22 @@ def parse(data: bytes) -> Configuration:
     except ValueError as error:
         raise Unusable(f"the configuration is not whole, or no JSON: {escaped(error)}") from None
     head = _head(value)
-    networks, unread, problems = _networks(value, head.cluster)
-    nics = _nics(value, head.cluster, networks, unread, problems)
-    used: dict[str, list[str]] = {}
-    for nic in nics.values():
-        used.setdefault(nic["network"], []).append(nic["ip"])
-    for uuid, fields in networks.items():
+    guests: dict[str, dict[str, str]] = {}
+    networks, raw, unread, problems = _networks(value)
+    nics = _nics(value, networks, unread, problems, guests)
+    pools: dict[str, pool.Pool] = {}
+    for uuid, (fields, texts) in raw.items():
+        had = guests.get(uuid, {})
+        used = [ip for nic, ip in had.items() if nic in nics] if uuid in networks else had.values()
         try:
-            fields["reserved"] = pool.reserved(fields["reserved"], fields, used.get(uuid, ()))
+            pools[uuid] = pool.read(texts, fields, used, had.values())
         except ValueError as error:
-            raise Unusable(f"the configuration is not as Ganeti 3 writes it: network {uuid} has {error}") from None
-    return Configuration(*head, networks, nics, frozenset(unread), tuple(problems))
+            if uuid in networks:
+                raise Unusable(f"the configuration is not as Ganeti 3 writes it: network {uuid} has {error}") from None
+        else:
+            if uuid in networks:
+                networks[uuid]["reserved"] = pools[uuid].ranges
+    return Configuration(*head, networks, nics, frozenset(unread), tuple(problems), pools, guests)
 
 
 def _head(value: Any) -> _Head:
@@ -117,8 +125,10 @@ def _head(value: Any) -> _Head:
 # -- networks
 
 
-def _networks(value: Any, cluster: str) -> tuple[dict[str, Fields], set[str], list[str]]:
+def _networks(value: Any) -> tuple[dict[str, Fields], dict[str, tuple[Fields, list[Any]]], set[str], list[str]]:
+    """Read the networks; of each, with its subnet and gateway, the texts of its pool; what cannot be in a registry, and why."""
     found: dict[str, Fields] = {}
+    raw: dict[str, tuple[Fields, list[Any]]] = {}
     unread: set[str] = set()
     problems: list[str] = []
     for key, item in _items(value, "networks"):
@@ -133,23 +143,38 @@ def _networks(value: Any, cluster: str) -> tuple[dict[str, Fields], set[str], li
             "mac_prefix": _text(item, "mac_prefix", where),
             "tags": _tags(item, where),
         }
+        texts = [item.get(name) or "" for name in ("reservations", "ext_reservations")]
         try:
             made = read_fields(Network, said, said)
         except Invalid as error:
+            if subnet := _one(Network, "subnet", said["subnet"]):
+                raw[uuid] = {"subnet": subnet, "gateway": _one(Network, "gateway", said["gateway"])}, texts
             unread.add(uuid)
             problems.append(f"network {escaped(said['name'])} ({uuid}) is left as it is in the registry: {error}")
         else:
             if uuid in found or any(each["name"] == made["name"] for each in found.values()):
                 raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has the UUID or the name of another one")
-            pools = [item.get(name) or "" for name in ("reservations", "ext_reservations")]
-            found[uuid] = {**{name: write(each) for name, each in made.items()}, "reserved": pools}
-    return found, unread, problems
+            found[uuid] = {name: write(each) for name, each in made.items()}
+            raw[uuid] = found[uuid], texts
+    return found, raw, unread, problems
+
+
+def _one(kind: type[Network | Nic], name: str, text: object) -> str:
+    """Read one field by itself, of what cannot be read as a whole; "" where that cannot be read either."""
+    try:
+        found: str = read_fields(kind, {name: text}, (name,))[name]
+    except Invalid:
+        return ""
+    return found
 
 
 # -- NICs
 
 
-def _nics(value: Any, cluster: str, networks: Mapping[str, Fields], unread: set[str], problems: list[str]) -> dict[str, Fields]:
+def _nics(
+    value: Any, networks: Mapping[str, Fields], unread: set[str], problems: list[str], guests: dict[str, dict[str, str]]
+) -> dict[str, Fields]:
+    """Read the NICs. Adds those that cannot be in a registry to ``unread``, why to ``problems``, and addresses of all to ``guests``."""
     found: dict[str, Fields] = {}
     often = _object(_object(value, "cluster", ""), "nicparams", "cluster").get("default", {})
     for key, instance in _items(value, "instances"):
@@ -190,10 +215,14 @@ def _nics(value: Any, cluster: str, networks: Mapping[str, Fields], unread: set[
                     raise Invalid("network", network, "a network that is there, and can be in a registry")
                 made = read_fields(Nic, said, said)
             except Invalid as error:
+                ip = _one(Nic, "ip", said["ip"])
                 unread.add(uuid)
                 problems.append(f"NIC {uuid} of {escaped(name)} is left as it is in the registry: {error}")
             else:
                 found[uuid] = {field: write(each) for field, each in made.items()}
+                ip = made["ip"]
+            if network and ip:
+                guests.setdefault(network, {})[uuid] = ip
     return found
 
 

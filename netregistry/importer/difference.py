@@ -2,12 +2,16 @@
 
 Nothing is asked for that is so already. The order is such that none is refused for what another one will put right: networks before the
 NICs in them, a name before who gets it, and what is gone last of all.
+
+An address that the configuration has for a guest is somebody's here from then on: its NIC's, else the network has it ``barred``, until the
+NIC is there. What is done all together has both at once; what is not bars first, and gives free last.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from netregistry.importer import pool
 from netregistry.model.network import Network
 from netregistry.request import ANY
 from netregistry.rules import masters
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 LARGEST = 100  #: things that one batch changes at most
 MOST_PARTS = 49  #: of one batch, beside the fence
+BARRED = "barred"
 GATEWAYS = {"gateway": "subnet", "gateway6": "subnet6"}  #: each with what it must be in
 
 
@@ -55,6 +60,11 @@ class Step(NamedTuple):
     def kind(self) -> str:
         return self.action.partition(".")[0]
 
+    @property
+    def only_bars(self) -> bool:
+        """Tell whether it is about what is barred alone: nothing that anybody has changed."""
+        return self.body is not None and self.body.keys() == {BARRED}
+
 
 def absent(wanted: Configuration, known: Known) -> set[str]:
     """Give the UUIDs of what is known, and that the configuration does not have."""
@@ -63,14 +73,24 @@ def absent(wanted: Configuration, known: Known) -> set[str]:
     }
 
 
-def steps(wanted: Configuration, known: Known, gone: Collection[str]) -> list[Step]:
-    """Give the requests. ``gone``: of what is absent that which is to be deleted."""
+def steps(wanted: Configuration, known: Known, gone: Collection[str], together: bool) -> list[Step]:
+    """Give the requests. ``gone``: of what is absent that which is to be deleted; ``together``: all are done at once, or none."""
     return [
         *_names(wanted, known),
-        *_networks(wanted, known),
+        *_networks(wanted, known, {**known.nics, **wanted.nics} if together else known.nics),
         *(Step("nic.delete", uuid, None, _size(nic), _nic(nic)) for uuid, nic in known.nics.items() if uuid in gone),
         *_nics(wanted, known),
         *(Step("network.delete", uuid, None, 1, _network(network)) for uuid, network in known.networks.items() if uuid in gone),
+    ]
+
+
+def settled(wanted: Configuration, known: Known) -> list[Step]:
+    """Give the requests by which no more is barred than has to be, when all else was done or refused."""
+    return [
+        Step("network.set", uuid, {BARRED: said}, 1, _network(there))
+        for uuid, there in known.networks.items()
+        if (uuid in wanted.networks or uuid in wanted.unread)
+        and (said := _barred(wanted, uuid, there, known.nics)) != there.get(BARRED, [])
     ]
 
 
@@ -131,18 +151,34 @@ def _names(wanted: Configuration, known: Known) -> Iterator[Step]:
             yield Step("network.set", uuid, {"name": uuid}, 1, _network(fields))
 
 
-def _networks(wanted: Configuration, known: Known) -> Iterator[Step]:
+def _networks(wanted: Configuration, known: Known, nics: Mapping[str, Fields]) -> Iterator[Step]:
+    """Give the requests about networks. ``nics``: those of which each holds its address by then."""
     for uuid, said in wanted.networks.items():
         there = known.networks.get(uuid)
         fields = _fitting(said, there)
         if there is None:
+            fields[BARRED] = _barred(wanted, uuid, fields, nics)
             yield Step("network.add", uuid, {"uuid": uuid, **_said(fields)}, 1, _network(fields))
             continue
         given = there.get("imported", [])
         # a gateway that Ganeti has not, and has never had, is the operator's
         decided = {name: value for name, value in fields.items() if value or name not in masters.ONCE_GANETI or name in given}
-        if body := {name: value for name, value in decided.items() if value != there.get(name)}:
+        decided[BARRED] = _barred(wanted, uuid, {**there, **decided}, nics)
+        if body := {name: value for name, value in decided.items() if value != there.get(name, [] if name == BARRED else None)}:
             yield Step("network.set", uuid, body, 1, _network(fields))
+    for uuid, there in known.networks.items():
+        if uuid in wanted.unread and (barred := _barred(wanted, uuid, there, nics)) != there.get(BARRED, []):
+            yield Step("network.set", uuid, {BARRED: barred}, 1, _network(there))
+
+
+def _barred(wanted: Configuration, uuid: str, fields: Fields, nics: Mapping[str, Fields]) -> list[dict[str, str]]:
+    """Give what is barred of a network that is to be so. ``nics``: those that hold their addresses."""
+    lacking = [
+        address
+        for nic, address in wanted.guests.get(uuid, {}).items()
+        if (there := nics.get(nic)) is None or (there.get("network"), there.get("ip")) != (uuid, address)
+    ]
+    return pool.barred(wanted.pools.get(uuid), fields, lacking)
 
 
 def _fitting(fields: Fields, there: Fields | None) -> Fields:

@@ -21,7 +21,7 @@ from netregistry.request import ANY
 from runtime.errors import NetcommonError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from netregistry.importer.configuration import Configuration
     from netregistry.importer.difference import Known, Step
@@ -112,14 +112,18 @@ class Importer:
         self._lineage = lineage
         self.outdated()
         done = dict.fromkeys(("add", "set", "delete"), 0)
-        refused: dict[str, str] = {}
         for _ in range(ROUNDS):
+            refused: dict[str, str] = {}
             known = self._now_known(now)
             hold = _hold(wanted, seen, known)
             self._missing(difference.absent(wanted, known), now)
             gone = {uuid for uuid, since in self._absent.items() if now - since >= self._patience}
-            todo = difference.steps(wanted, known, gone)
-            refused = self._asked(known, hold, todo, done)
+            todo = difference.steps(wanted, known, gone, together=True)
+            (first, *more) = [*difference.batches(todo)] or [[]]
+            if more or (first and self._taken_in(known, hold, first, done) is not None):
+                apart = difference.steps(wanted, known, gone, together=False)
+                refused = self._asked(known, hold, difference.batches(apart) if more else ([each] for each in apart), done)
+                refused = {**self._asked(known, hold, difference.batches(difference.settled(wanted, known)), done), **refused}
             if not todo and not (_holds(known, wanted) and (lineage == self._held or _unbroken(known, seen))):
                 self._ask(known, hold, [])
                 self._held = lineage
@@ -140,11 +144,11 @@ class Importer:
     def _missing(self, absent: set[str], now: float) -> None:
         self._absent = {uuid: self._absent.get(uuid, now) for uuid in absent}
 
-    def _asked(self, known: Known, hold: dict[str, Any], todo: list[Step], done: dict[str, int]) -> dict[str, str]:
-        """Ask for everything; give what was refused: UUID and why."""
+    def _asked(self, known: Known, hold: dict[str, Any], batches: Iterable[list[Step]], done: dict[str, int]) -> dict[str, str]:
+        """Ask for everything, one batch after the other; give what was refused: UUID and why."""
         refused: dict[str, str] = {}
-        for batch in difference.batches(todo):
-            if self._taken_in(known, hold, batch, done) is None:
+        for batch in batches:
+            if len(batch) > 1 and self._taken_in(known, hold, batch, done) is None:
                 continue
             for step in batch:
                 why = self._taken_in(known, hold, [step], done)
@@ -164,7 +168,7 @@ class Importer:
                 raise
             return PLACE.sub("", str(error))
         for step in some:
-            done[step.action.partition(".")[2]] += 1
+            done[step.action.partition(".")[2]] += not step.only_bars
             if step.action.endswith(".delete"):
                 self._absent.pop(step.uuid, None)
         return None

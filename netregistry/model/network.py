@@ -11,7 +11,7 @@ from netregistry.model.codec import Between, Invalid
 from netregistry.model.kinds import REGISTRY, Sixteen, Thousand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LOWEST_MTU, HIGHEST_MTU = 576, 9000  #: bytes
 
@@ -34,6 +34,7 @@ class Network(NamedTuple):
     """A network that NICs are in. Without ``ranges`` of a family all of its subnet may be provisioned, but what is excluded anyway.
 
     What is ``reserved`` is taken out of ``ranges`` too, but where a Ganeti cluster reserves all that is in them: for the registry, then.
+    What is ``barred`` is taken out of them in any case.
     """
 
     uuid: kinds.Uuid
@@ -44,6 +45,8 @@ class Network(NamedTuple):
     subnet6: kinds.Subnet6 = ""
     ranges: Annotated[tuple[Range, ...], Sixteen] = ()
     reserved: Annotated[tuple[Range, ...], Thousand] = ()  #: addresses that are not given out: those that a Ganeti cluster's pool does not
+    #: Addresses that guests of its Ganeti cluster have, or may have, and of which no NIC here is known: its importer says it.
+    barred: Annotated[tuple[Range, ...], Thousand] = ()
     gateway: kinds.Address4 = ""
     gateway6: kinds.Address6 = ""
     resolvers: Annotated[tuple[kinds.Address, ...], Sixteen] = ()
@@ -74,7 +77,12 @@ class Network(NamedTuple):
             for subnet in kinds.subnets(self.subnet, self.subnet6)
             if subnet.version == family
         ]
-        return tuple(given if self._kept(family) else _without(given, _numbers(self.reserved, family)))
+        left = given if self._kept(family) else _without(given, _numbers(self.reserved, family))
+        return tuple(_without(left, _numbers(self.barred, family)))
+
+    def bars(self, address: str) -> bool:
+        """Tell whether the address is among those that may be a guest's of its Ganeti cluster, of whose NIC nothing is known."""
+        return _within(kinds.number(address), _numbers(self.barred, kinds.family(address)))
 
     @property
     def shared(self) -> bool:
@@ -123,6 +131,7 @@ def checked(network: Network) -> Network:
             raise Invalid(field, gateway, "an address in the network's subnet")
     _fit(network, "ranges", network.ranges)
     _fit(network, "reserved", network.reserved)
+    _fit(network, "barred", network.barred)
     if len({each.prefix for each in network.routes}) != len(network.routes):
         raise Invalid("routes", "a prefix twice", "each prefix once")
     return network
@@ -156,7 +165,7 @@ def _within(number: int, bounds: list[tuple[int, int]]) -> bool:
     return any(first <= number <= last for first, last in bounds)
 
 
-def _without(bounds: list[tuple[int, int]], reserved: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _without(bounds: Iterable[tuple[int, int]], reserved: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Give what is left of some bounds; both are in rising order, and of the bounds none overlaps another."""
     place = 0
     for first, last in bounds:

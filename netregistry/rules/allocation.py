@@ -43,7 +43,10 @@ def address(draft: Draft, network: Network, family: int) -> str:
             continue
         if next(use.users(draft, key, options=True), None) is None:
             return found
-    raise _full(draft, f"{network.name} has no free IPv{family} address", pool, bounds, excluded, partial(kinds.text, which=family))
+    what = f"{network.name} has no free IPv{family} address"
+    if any(kinds.family(each.first) == family for each in network.barred):
+        what += f" (some may be guests' of {network.cluster}, whose configuration could not be taken in as a whole: barred)"
+    raise _full(draft, what, pool, bounds, excluded, partial(kinds.text, which=family))
 
 
 def mac(draft: Draft, prefix: str, scope: str) -> str:

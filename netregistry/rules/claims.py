@@ -46,6 +46,8 @@ def take(draft: Draft, key: str, nic: Nic, contends: bool) -> None:
         network = draft.network(nic.network) if nic.network else None
         if network is not None and network.has(what):
             raise Refused("taken", f"{what} is {network.name}'s own: a gateway, or an address that no host can have", holder=network.uuid)
+        if network is not None and network.bars(what):
+            raise Refused("taken", f"{what} may be a guest's of {network.cluster}, as {network.name} says (barred)", holder=network.uuid)
         if network is not None and network.reserves(what):
             raise Refused("taken", f"{what} is among what {network.name} reserves (reserved)", holder=network.uuid)
     standing = claim.standing
@@ -165,6 +167,9 @@ def _network_reserves(draft: Draft, key: str) -> None:
     """Raise Refused where it is the network that reserves an address, with the command by which that is changed."""
     kind, scope, what = key.split("/", 2)
     network = draft.network(scope)
+    if kind == "addresses" and network is not None and network.bars(what):
+        detail = f"{what} may be a guest's of the Ganeti cluster {network.cluster} (barred): its next import says what cannot be taken in"
+        raise Refused("forbidden", detail, field="barred", master=network.master)
     if kind != "addresses" or network is None or not network.reserves(what):
         return
     command, whose = f"netcommon registry network set {network.name} reserved=...", "the network itself (reserved)"

@@ -23,7 +23,7 @@ OF_MASTER = {"ganeti": OF_GANETI, "node": OF_NODE}
 ASKED_BY_NODE = frozenset(("network", "ip", "addresses", "owner"))
 
 #: Fields of a network that its Ganeti cluster decides: always, or as soon as the cluster has given a value.
-ALWAYS_GANETI = frozenset(("name", "subnet", "tags", "mac_prefix", "reserved"))
+ALWAYS_GANETI = frozenset(("name", "subnet", "tags", "mac_prefix", "reserved", "barred"))
 ONCE_GANETI = frozenset(("subnet6", "gateway", "gateway6", "vlan"))
 #: What is said of a network, and never of one NIC.
 PER_NETWORK = frozenset(("routes", "resolvers", "search", "mtu", "gateway", "gateway6", "subnet", "subnet6"))

@@ -19,25 +19,27 @@ if TYPE_CHECKING:
     from netregistry.request import Part
 
 #: What may be said of a network; its cluster and UUID at its beginning alone.
-FIELDS = tuple(name for name in Network._fields if name not in ("uuid", "cluster", "master", "imported"))
+FIELDS = tuple(name for name in Network._fields if name not in ("uuid", "cluster", "master", "imported", "barred"))
+OF_IMPORTERS = (*FIELDS, "barred")
 AT_FIRST = ("uuid", "cluster")
 MOST_LISTED = 100
 
 
 def add(draft: Draft, part: Part) -> Done:
     """Make a network. An importer's is of its own cluster."""
-    fields = read_fields(Network, part.body, (*AT_FIRST, *FIELDS))
+    imports = draft.who.role == "importer"
+    may = OF_IMPORTERS if imports else FIELDS
+    fields = read_fields(Network, part.body, (*AT_FIRST, *may))
     fields.setdefault("uuid", draft.new_uuid())
     if "name" not in fields:
         raise Invalid("name", None, "a value: it is missing")
-    imports = draft.who.role == "importer"
     if imports:
         fields |= {"cluster": draft.who.name, "master": masters.identity(draft.who)}
     key = keys.network(fields["uuid"])
     if draft.get(key) is not None:
         raise Refused("exists", f"there is a network {fields['uuid']}")
     made = Network(**fields)
-    masters.network(draft, made, [name for name in fields if name in FIELDS and imports], draft.who)
+    masters.network(draft, made, [name for name in fields if name in may and imports], draft.who)
     return _written(draft, None, made, fields)
 
 
@@ -45,7 +47,7 @@ def set_(draft: Draft, part: Part) -> Done:
     """Change fields of a network."""
     before = _there(draft, part.target)
     matched(draft, keys.network(before.uuid), part.match)
-    fields = read_fields(Network, part.body, FIELDS)
+    fields = read_fields(Network, part.body, OF_IMPORTERS if draft.who.role == "importer" else FIELDS)
     masters.network(draft, before, [name for name in fields if fields[name] != getattr(before, name)], draft.who)
     return _written(draft, before, before._replace(**fields), fields)
 

@@ -130,15 +130,15 @@ class Withheld(NamedTuple):
 
 
 def withheld(network: Network) -> tuple[Withheld, ...]:
-    """Give what a network withholds: its own addresses, and what is reserved of it."""
+    """Give what a network withholds: its own addresses, and what is reserved or barred of it."""
     found = [
         Withheld(family, number, number, f"{kinds.text(number, family)}, the network's own")
         for family in network.families
         for number in sorted(network.excluded(family))
     ]
-    for each in network.reserved:
+    for each, why in (*((each, "reserved") for each in network.reserved), *((each, "barred") for each in network.barred)):
         said = each.first if each.first == each.last else f"{each.first}-{each.last}"
-        found.append(Withheld(kinds.family(each.first), kinds.number(each.first), kinds.number(each.last), f"{said}, reserved"))
+        found.append(Withheld(kinds.family(each.first), kinds.number(each.first), kinds.number(each.last), f"{said}, {why}"))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netregistry.importer.configuration import LONGEST, Unusable, parse
+from netregistry.importer.difference import Known, steps
 from netregistry.model.network import Network, Range, checked
 from runtime.environment import nic_from_environment
 from tests.support.bootstrap import ROOT
@@ -198,10 +199,15 @@ def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], us
 
 
 def test_more_ranges_than_a_network_may_have_are_rather_too_wide() -> None:
+    """What is too much is barred: by a range that is too wide nothing looks as if it were reserved for the registry."""
     cluster = Cluster()
-    cluster.network(NETWORKS[0], "wide", "10.0.0.0/16", reservations="01" * 32768)
-    found = parse(cluster.data).networks[NETWORKS[0]]["reserved"]
-    assert len(found) == 1000 and found[-1] == {"first": "10.0.7.207", "last": "10.0.255.253"}
+    cluster.network(NETWORKS[0], "wide", "10.0.0.0/16", ext_reservations="01" * 32768)
+    found = parse(cluster.data)
+    (step,) = steps(found, Known({}, {}, {}), (), together=True)
+    fields = step.part["body"]
+    assert len(fields["reserved"]) == 1000 and fields["reserved"][-1] == {"first": "10.0.7.207", "last": "10.0.7.207"}
+    assert fields["barred"][0] == {"first": "10.0.7.209", "last": "10.0.7.209"}
+    assert len(fields["barred"]) == 900 and fields["barred"][-1] == {"first": "10.0.14.215", "last": "10.0.255.253"}
 
 
 def test_it_is_of_its_cluster() -> None:
