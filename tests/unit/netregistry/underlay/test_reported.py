@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from netregistry.model import keys
+from netregistry.model.nic import Report
+from netregistry.model.node import Node, Reports
 from netregistry.model.underlay import MOST_ADDRESSES, There
 from netregistry.stores.base import Put
 from tests.support.registry import NODES, Registry, node
@@ -126,3 +129,22 @@ def test_a_record_that_nobody_can_read_holds_up_nothing_else(site: Site) -> None
     site.passes(1)
     assert site.names() == {"web2.console": 0}
     assert site.report(site.who[1], underlay={"generation": 1}).status == 200
+
+
+def test_an_older_service_reads_on_what_is_there(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of the underlay lies below kinds of keys of its own, and no record of before has a new field."""
+    nic = site.guest("web1")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    new = {"underlay", "prefixes", "speakers", "confirmed", "endpoints", "names", "zones"}
+    fields = {"seen": Report._fields, "reports": Reports._fields, "nodes": Node._fields}
+    for key, value in site.everything().items():
+        if (kind := keys.kind(key)) in fields:
+            assert set(json.loads(value)) <= set(fields[kind])
+    assert set(Report._fields).isdisjoint(("endpoints", "underlay")) and set(Reports._fields).isdisjoint(("endpoints", "underlay"))
+    for kind in new:
+        monkeypatch.delitem(keys.TYPES, kind)
+    older = Registry(site.store, seed=1)
+    assert older.local.view.unreadable == {} and not new & {keys.kind(key) for key in older.local.view._objects}
+    assert older.local.view.nic(nic) is not None
+    older.local.work()
