@@ -201,7 +201,7 @@ class Stream:
         """Take all that concerns the node for told."""
         self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
-        self._prefix = self._prefix_at(view)
+        self._prefix = self._prefix_at(view) if self._underlay else 0
 
     def next(self, view: Known, batch: Changes) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
@@ -290,8 +290,10 @@ class Stream:
 
     def _tell_underlay(self, view: Known) -> Iterator[Line]:
         """Tell the node, if it has asked for that, what it is to have of the underlay: each step of that advances its prefix."""
+        if not self._underlay:
+            return
         at, before = self._prefix_at(view), self._prefix
-        if not self._underlay or at == before:
+        if at == before:
             return
         self._prefix = at
         if at:

@@ -353,6 +353,7 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
         if value.holder and value.last:
             yield "kept", value.last
     elif isinstance(value, Placement):
+        yield "called", value.instance.lower()
         for node in value.nodes:
             yield "placed", node
         if any(each.state == "retired" and not each.cleared for each in value.endpoints):

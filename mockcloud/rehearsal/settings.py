@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 RELOAD, RESTART = "systemctl reload netcommon-agent", "systemctl restart netcommon-registry"
 #: Settings of [registry] that its service takes, at its start; the others are the agent's.
 OF_SERVICE = frozenset(("registry.store", "registry.listen", "registry.names"))
+OF_SERVICE |= {"registry.zone_servers", "registry.zone_key_file", "registry.zone_timeout"}
 OF_AGENT = ("agent.", "registry.", "repair.", "log.")
 
 

@@ -24,6 +24,7 @@ import dns.xfr
 import dns.zone
 
 from netcommon.dns.key import Key
+from netcommon.dns.transfer import Ends
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 
 #: The answers to an update whose prerequisites did not hold (RFC 2136, 3.2.5).
@@ -75,7 +76,12 @@ class Servers:
         return rcode == dns.rcode.NOERROR
 
     def transfer(self, zone: str, kind: str) -> dict[str, list[dns.rdata.Rdata]]:
-        """Read the whole of ``zone`` (AXFR, RFC 5936), and give its records of one type by name.
+        """Read the whole of ``zone``, and give its records of one type by name. Raises as whole."""
+        found = self.whole(zone).iterate_rdatasets(dns.rdatatype.from_text(kind))
+        return {name.to_text(omit_final_dot=True).lower(): list(records) for name, records in found}
+
+    def whole(self, zone: str) -> dns.zone.Zone:
+        """Read the whole of ``zone`` (AXFR, RFC 5936).
 
         Raises as query, and TryAgain where it comes in part, or not signed to its end: what was read then is nobody's to act on.
         """
@@ -85,15 +91,11 @@ class Servers:
         while self._left:
             self.close()  # a server that has begun a transfer may end the connection with it
             try:
-                whole = self._transferred(zone, asked)
+                return self._transferred(zone, asked)
             except (OSError, EOFError) as error:
-                self.close()
                 self._silenced(error)
-                continue
             finally:
                 self.close()
-            wanted = dns.rdatatype.from_text(kind)
-            return {name.to_text(omit_final_dot=True).lower(): list(found) for name, found in whole.iterate_rdatasets(wanted)}
         raise TryAgain(f"no DNS server answers: {'; '.join(self._silent)}")
 
     def _transferred(self, zone: str, asked: dns.message.Message) -> dns.zone.Zone:
@@ -102,19 +104,11 @@ class Servers:
         connection.sendall(len(wire).to_bytes(2, "big") + wire)
         made = dns.zone.Zone(absolute(zone), relativize=False)
         context, done, signed = None, False, False
+        parts = self._parts(connection)
         try:
             with dns.xfr.Inbound(made, dns.rdatatype.AXFR) as inbound:
-                while not done:
-                    limit = min(self._now() + self._timeout, self._deadline)
-                    length = int.from_bytes(self._read(connection, 2, limit), "big")
-                    part = dns.message.from_wire(
-                        self._read(connection, length, limit),
-                        keyring=asked.keyring,
-                        request_mac=asked.mac,
-                        xfr=True,
-                        tsig_ctx=context,
-                        multi=True,
-                    )
+                for wire in parts:
+                    part = dns.message.from_wire(wire, keyring=asked.keyring, request_mac=asked.mac, xfr=True, tsig_ctx=context, multi=True)
                     if part.id != asked.id:
                         raise TryAgain(f"DNS server {self._left[0]}: an answer to another question")
                     done, context, signed = inbound.process_message(part), part.tsig_ctx, part.had_tsig
@@ -124,9 +118,18 @@ class Servers:
             raise self._refusal(error.rcode, zone) from None
         except dns.exception.DNSException as error:
             raise self._untrusted(error) or TryAgain(f"DNS server {self._left[0]}: zone {zone} came in part, or wrong: {error}") from None
-        if not signed:
-            raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came without a signature at its end")
+        if not (done and signed):
+            raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came without {'a signature at ' if done else ''}its end")
         return made
+
+    def _parts(self, connection: socket.socket) -> list[bytes]:
+        """Receive all messages of a transfer. Raises OSError or EOFError."""
+        ends, found = Ends(), list[bytes]()
+        while not (found and ends.after(found[-1])):
+            limit = min(self._now() + self._timeout, self._deadline)
+            length = int.from_bytes(self._read(connection, 2, limit), "big")
+            found.append(self._read(connection, length, limit))
+        return found
 
     def _silenced(self, error: Exception) -> None:
         """Ask the server that did not answer no more."""
@@ -200,11 +203,15 @@ class Servers:
         """Say what the server, or we, found wrong with a signature; None for any other error."""
         server, name = self._left[0], self._key.name.to_text(omit_final_dot=True)
         if isinstance(error, dns.tsig.PeerBadKey):
-            return SettingsInvalid(f"DNS server {server} does not know the TSIG key {name}")
+            # Knot says the same of a key that it knows, where that may not do what is asked for.
+            return SettingsInvalid(
+                f"DNS server {server} does not know the TSIG key {name}, or not for this: make it there, with leave to query, update"
+                " and transfer the zone, or correct the key file"
+            )
         if isinstance(error, dns.tsig.PeerBadSignature | dns.tsig.PeerBadTruncation):
-            return SettingsInvalid(f"DNS server {server} has another secret or algorithm for the TSIG key {name}")
+            return SettingsInvalid(f"DNS server {server} has another secret or algorithm for the TSIG key {name}: both must have the same")
         if isinstance(error, dns.tsig.PeerBadTime | dns.tsig.BadTime):
-            return HostRefused(f"the clocks of DNS server {server} and of this node differ too much for TSIG")
+            return HostRefused(f"the clocks of DNS server {server} and of this node differ too much for TSIG: set both by NTP")
         return None
 
     def _refusal(self, rcode: int, zone: str) -> NetcommonError:
@@ -213,7 +220,7 @@ class Servers:
         if rcode == dns.rcode.REFUSED:
             return HostRefused(f"DNS server {server} refused{about}: may the TSIG key update it?")
         if rcode in (dns.rcode.NOTAUTH, dns.rcode.NOTZONE):
-            return SettingsInvalid(f"DNS server {server} has no authority{about} ({text})")
+            return SettingsInvalid(f"DNS server {server} has no authority{about} ({text}): make the zone there, or name another server")
         if rcode == dns.rcode.SERVFAIL:
             return TryAgain(f"DNS server {server} failed{about} ({text})")
         return HostRefused(f"DNS server {server} answered {text}{about}")

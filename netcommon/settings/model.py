@@ -56,6 +56,9 @@ class Settings(NamedTuple):
     registry_addresses: tuple[str, ...] = ()  #: "https://HOST:PORT"; (): those of the join
     registry_listen: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"
     registry_names: tuple[str, ...] = ()  #: (): the machine's own
+    registry_zone_servers: tuple[str, ...] = ()  #: "ADDRESS:PORT", "[ADDRESS]:PORT"; (): the underlay's names are not published from here
+    registry_zone_key_file: str = "/etc/netcommon/zone.key"
+    registry_zone_timeout: float = 3.0
     underlay_device: str = "lo"  #: which has the node's addresses of an underlay
     repair: Mapping[str, str] = {}  #: kind of operation -> "off", "report", "on"; not in it: "on"
     extensions: Mapping[str, Mapping[str, Any]] = {}  #: modules of the site, by name: what each ``adds``, and its ``parameters``

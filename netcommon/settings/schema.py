@@ -133,6 +133,17 @@ KEYS: tuple[Key, ...] = (
     Key("registry", "addresses", "registry_addresses", Urls(), "where the registry is, tried in turn; none: those that it was joined by"),
     Key("registry", "listen", "registry_listen", Listens(), "on the registry's machine: where its service lets others in by TLS"),
     Key("registry", "names", "registry_names", Names(), "on the registry's machine: the names in its certificate; none: the machine's own"),
+    Key(
+        "registry", "zone_servers", "registry_zone_servers", Servers(), "on the registry's machine: the DNS servers of the underlay's zone"
+    ),
+    Key(
+        "registry",
+        "zone_key_file",
+        "registry_zone_key_file",
+        FilePath("/etc/netcommon/zone.key"),
+        "on the registry's machine: the TSIG key for them, as tsig-keygen writes it, which root alone can read",
+    ),
+    Key("registry", "zone_timeout", "registry_zone_timeout", Seconds(0.1, 60), "on the registry's machine: each answer of such a server"),
     Key("underlay", "device", "underlay_device", Interface(), "the device that has the node's addresses of an underlay"),
     Key("extensions.*", "adds", "extensions", Choice(("mode", "feature")), "a mode, for NICs of mode ext, or a feature", "adds"),
     Key("extensions.*", "parameters", "extensions", Parameters(), "what it is given of the site's own", "parameters"),

@@ -14,6 +14,7 @@ from runtime import validate
 WIDEST, NARROWEST, EACH = 48, 60, 64  #: lengths of the site's prefix at most and at least, and of a node's
 ITSELF = 1  #: the number of the node's own address in its prefix; 0 is never an address
 FIRST = 0x1_0000  #: the number of the first endpoint; those below are reserved
+RELEASED = 1.0  #: until when the quarantine of a prefix has lasted that an operator has ended
 UNICAST = (IPv6Network("2000::/3"), IPv6Network("fc00::/7"))  #: global and unique local addresses (RFC 4291, RFC 4193)
 
 
@@ -96,6 +97,11 @@ class NodePrefix(NamedTuple):
         """Give the number of an address in it; -1 for one that lies elsewhere."""
         number = int(IPv6Address(address)) - int(IPv6Network(self.prefix).network_address)
         return number if 0 <= number < 1 << EACH else -1
+
+    @property
+    def released(self) -> bool:
+        """Tell whether an operator has ended its quarantine, and that of all in it."""
+        return 0 < self.until < self.freed
 
     @property
     def itself(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, read, read_fields, write
-from netregistry.model.underlay import NodePrefix, Underlay
+from netregistry.model.underlay import RELEASED, NodePrefix, Underlay
 from netregistry.refusal import Refused
 from netregistry.request import Done
 
@@ -122,12 +122,7 @@ def _released(draft: Draft, key: str, prefix: NodePrefix) -> Done:
     if not prefix.freed:
         raise Refused("in-use", f"{prefix.prefix} is in no quarantine: a node has it")
     draft.expect(key)
-    draft.put(key, prefix._replace(until=draft.now))  # its endpoints come first, and the leader takes all of it away
-    for place in draft.view.members("placed", key.partition("/")[2]):
-        placement: Placement = draft.get(place)
-        kept = tuple(each for each in placement.endpoints if each.live or each.node != key.partition("/")[2])
-        draft.expect(place)
-        draft.put(place, placement._replace(endpoints=kept, generation=placement.generation + 1))
+    draft.put(key, prefix._replace(until=RELEASED))  # the leader takes it away, and the endpoints in it first: there may be thousands
     return Done(200, key, {"released": prefix.prefix})
 
 

@@ -22,6 +22,8 @@ from netregistry.service.connection import Connection, refusal
 from netregistry.service.http import Service
 from netregistry.service.limits import Limits, within
 from netregistry.service.names import FOLDER, SECONDS, Names
+from netregistry.service.naming import Naming
+from netregistry.service.publishing import Publishing
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
 from netregistry.service.tls import Door, Listening, listened
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
     from netregistry.service.http import Front
     from netregistry.service.registry import Log
     from netregistry.stores.base import Store, Unavailable
+    from netregistry.zone.publisher import Publisher
 
 TICK = 1.0  #: seconds
+ZONE = 10.0  #: seconds from one look at which servers the underlay's zone has to the next
 PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
 BACKLOG = 512
 RESERVED = 64  #: connections that those of other machines do not get
@@ -54,17 +58,18 @@ def run(
     log: Log,
     others: Listening = NOWHERE,
     front: Callable[[Service], Front] | None = None,
+    publisher: Publisher | None = None,
 ) -> None:
     """Serve the registry in a file or an etcd on the UNIX socket ``listen``, and to ``others`` by TLS, until SIGTERM or SIGINT.
 
-    ``front``: makes what is served beside the API; it has a socket of its own too.
+    ``front``: makes what is served beside the API; it has a socket of its own too. ``publisher``: keeps the zone of the underlay's names.
 
     Raises HostRefused, Damaged where it cannot, TryAgain where another process has the file, or no majority of the etcd answers; also where
     the etcd has become another registry (Unavailable): all of this one's view and streams count no more, and a new start begins anew.
     """
     store = opened(where)
     try:
-        asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front))
+        asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front, publisher))
     finally:
         store.close()
 
@@ -77,6 +82,7 @@ async def _run(
     log: Log,
     others: Listening,
     front: Callable[[Service], Front] | None,
+    publisher: Publisher | None,
 ) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -85,7 +91,7 @@ async def _run(
     limits = within(Limits())
     if limits != Limits():
         log.warning(f"there are descriptors for {limits.connections} connections, {limits.streams} of them streams: raise LimitNOFILE")
-    async with serving(store, listen, version, log, limits, others, front) as service:
+    async with serving(store, listen, version, log, limits, others, front, publisher) as service:
         gc.freeze()  # no collection of garbage goes through the registry: nobody would be answered meanwhile, and there is none in it
         where = ", ".join((listen, *(f"{address} port {port}" for address, port in others.addresses)))
         log.info(f"serving the registry on {where}, epoch {store.epoch}")
@@ -127,6 +133,7 @@ async def serving(
     limits: Limits,
     others: Listening = NOWHERE,
     front: Callable[[Service], Front] | None = None,
+    publisher: Publisher | None = None,
 ) -> AsyncIterator[Service]:
     """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
     registry = Registry(store, version, log, limits, keys=others.keys)
@@ -150,6 +157,8 @@ async def serving(
             each.listen(BACKLOG)
             each.setblocking(False)
             doors.append(asyncio.create_task(_accept(each, partial(_let_in_by_tls, tls, server, speak, limits), log)))
+        naming = Naming(registry, publisher.servers if publisher is not None else ())
+        publishing = Publishing(publisher, naming.wanted, naming.published, log) if publisher is not None else None
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
 
@@ -171,10 +180,16 @@ async def serving(
             *([asyncio.create_task(_every(TICK, service, renewed, log))] if others.addresses else []),
             asyncio.create_task(_every(limits.beat, service, registry.sift, log)),
             asyncio.create_task(_every(SECONDS, service, names.write, log)),
+            asyncio.create_task(_every(ZONE, service, naming.settle, log)),
             asyncio.create_task(_every(TICK, service, registry.tick, log)),
             asyncio.create_task(_every(limits.beat / PARTS, service, partial(registry.keep, PARTS, 2 * limits.beat), log)),
             asyncio.create_task(_every(limits.beat / PARTS, service, signs_of_life, log)),
         ]
+        if publishing is not None:
+            naming.wake = publishing.wake
+            registry.add(naming)
+            clocks += publishing.begin(service.turn)
+            stack.callback(publishing.stop)
         try:
             yield service
         finally:

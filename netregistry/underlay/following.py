@@ -51,7 +51,8 @@ def followed(
     draft = Draft(view, request, who, now)
     for change in commit.changes:
         _laid(draft, change)
-    concerned = instances(draft, reports)
+    speaks = draft.get(keys.speakers(who.name)) is not None
+    concerned = [one for one in instances(draft, reports) if speaks or draft.get(keys.placement(*one)) is not None]
     if there is not None:
         concerned += _confirmed(draft, who.name, there)
     placing = Placing(draft, len(commit.tests), len(commit.changes), commit_size(*commit))

@@ -81,6 +81,8 @@ class Marks:
             self._placed(view, rest)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
+        elif kind == "names" and (name := view.replaced[key][0]) is not None and view.get(key) is None:
+            self._placements(view, view.members("called", name.instance.lower()))  # another one of that name may have it now
         elif kind == "zones":  # a name server may have the zone now without what was retired
             self._placements(view, view.members("uncleared"))
         elif kind == keys.UNDERLAY:

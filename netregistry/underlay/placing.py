@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import FIRST, Confirmed, Name, NodePrefix, Placement, There, Zone
+from netregistry.model.underlay import FIRST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
 from netregistry.stores.base import LARGEST, MOST, commit_size
 from netregistry.underlay import names, saga, sight
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from netregistry.draft import Draft
     from netregistry.model.underlay import Endpoint, Underlay
+
+SPARE = 96  #: addresses that a node may have beside those that were given
 
 
 class Placing:
@@ -62,6 +64,7 @@ class Placing:
         moved = self._named(underlay, after)
         if moved is None and after == before:
             return
+        draft.expect(key)  # also where names alone change: what they lead to must be as it is
         generation = moved or 0
         told = _told(before, after)
         if moved is not None:
@@ -70,12 +73,10 @@ class Placing:
             zone: Zone = draft.get(keys.zone(underlay.zone)) or Zone()
             new = frozenset(each.address for each in before.endpoints if each.state == "retired")
             after = after._replace(endpoints=tuple(_dated(each, new, generation or zone.generation) for each in after.endpoints))
-        if after != before:
-            draft.expect(key)
-            if after.endpoints:
-                draft.put(key, after)
-            elif draft.get(key) is not None:
-                draft.delete(key)
+        if after != before and after.endpoints:
+            draft.put(key, after)
+        elif after != before and draft.get(key) is not None:
+            draft.delete(key)
         for node in sorted(told):
             self._tell(node)
 
@@ -136,6 +137,7 @@ class Placing:
             there=self._there,
             give=self._give,
             told=self._next_told,
+            released=self._released,
             cleared=cleared,
             now=self._draft.now,
             rests=underlay.rests,
@@ -148,6 +150,10 @@ class Placing:
         said: Confirmed | None = self._draft.get(keys.confirmed(node))
         return said.there if said is not None else There()
 
+    def _released(self, node: str) -> bool:
+        prefix: NodePrefix | None = self._draft.get(keys.prefix(node))
+        return prefix is not None and prefix.released
+
     def _next_told(self, node: str) -> int:
         """Give the generation of a node's prefix behind this commit, if the node is told anything by it; 0 for one that is gone."""
         there, after = self._draft.view.get(keys.prefix(node)), self._draft.get(keys.prefix(node))
@@ -156,6 +162,11 @@ class Placing:
         if self._draft.node(node) is None:
             return 0
         return int(after.generation if after.generation != there.generation else there.generation + 1)
+
+    def _full(self, node: str) -> bool:
+        """Tell whether a node has as many addresses as it can report; those in quarantine are there still."""
+        placements: list[Placement] = [self._draft.get(key) for key in self._draft.members("placed", node)]
+        return sum(each.node == node for placement in placements for each in placement.endpoints) >= MOST_ADDRESSES - SPARE
 
     def _give(self, node: str) -> str:
         """Give a new address of a node's prefix; "" for none.
@@ -166,7 +177,7 @@ class Placing:
         prefix: NodePrefix | None = draft.get(key)
         said: Confirmed | None = draft.get(keys.confirmed(node))
         there = draft.node(node)
-        if prefix is None or prefix.freed or there is None:
+        if prefix is None or prefix.freed or there is None or self._full(node):
             return ""
         if draft.view.epoch not in (there.epoch, said.epoch if said is not None else ""):
             return ""

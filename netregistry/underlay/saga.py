@@ -52,14 +52,16 @@ class World(NamedTuple):
     """What else a step is made of.
 
     ``there``: gives what a node has said of its addresses; ``give``: gives a new one of its prefix, "" where there is none to give;
-    ``told``: gives the generation of its prefix as this step is told, 0 where it has none, and nobody is to be told; ``cleared``: tells
-    whether each name server has the zone of a generation. ``rests``, ``ttl``: seconds for which what is retired stays, at least, and
-    behind its last name; ``served``: there are name servers; ``ends``: that may be over by this clock.
+    ``told``: gives the generation of its prefix as this step is told, 0 where nobody is to be told; ``released``: tells whether all goes
+    that is retired, of a forgotten node; ``cleared``: tells whether each name server has the zone of a generation. ``rests``, ``ttl``:
+    seconds for which what is retired stays, at least, and behind its last name; ``served``: there are name servers; ``ends``: that may be
+    over by this clock.
     """
 
     there: Callable[[str], There]
     give: Callable[[str], str]
     told: Callable[[str], int]
+    released: Callable[[str], bool]
     cleared: Callable[[int], bool]
     now: float
     rests: float
@@ -157,6 +159,8 @@ def _aged(each: Endpoint, world: World) -> Endpoint | None:
     """Give what a retired endpoint, or one that is leaving, becomes; None: it is forgotten."""
     if each.live:
         return each
+    if world.released(each.node):
+        return None
     told = world.told(each.node)
     if each.state == "leaving":
         there = world.there(each.node)

@@ -21,6 +21,7 @@ from netregistry.service.serve import NOWHERE, serving
 from netregistry.service.tls import Listening
 from netregistry.stores.base import Store
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.zone.publisher import Publisher
 from tests.support.registry import NODES
 
 SECONDS = 20.0
@@ -110,7 +111,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, limits: Limits | None = None, store: Store | None = None, others: Listening = NOWHERE) -> Iterator[Served]:
+def served(
+    folder: Path, limits: Limits | None = None, store: Store | None = None, others: Listening = NOWHERE, publisher: Publisher | None = None
+) -> Iterator[Served]:
     """Serve a registry, in memory if no store is given, on a socket in the folder. By default whoever asks on and on is answered."""
     path, log = str(folder / "socket"), Lines()
     store = store or SqliteStore.create(":memory:", "first")
@@ -119,7 +122,7 @@ def served(folder: Path, limits: Limits | None = None, store: Store | None = Non
     failed: list[BaseException] = []
 
     async def run() -> None:
-        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others, Pages) as service:
+        async with serving(store, path, "1.2", log, limits or Limits(beat=0.2, rate=10_000.0), others, Pages, publisher) as service:
             made.append(service)
             ready.set()
             while not ended.is_set():

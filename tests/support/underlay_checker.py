@@ -89,6 +89,7 @@ class Checker:
             said = self.state.get(f"confirmed/{each['node']}", {}).get("there", {})
             if f"nodes/{each['node']}" in self.state:
                 assert address not in said.get("addresses", ()), f"{address} is forgotten, and is there still"
+                assert said.get("generation", 0) >= each["generation"], f"{address} is forgotten by what its node said before it was told"
 
     def _names(self, before: dict[str, Any], changed: dict[str, Any]) -> None:
         """Check that each name leads to one address, of an endpoint that is there, and that none which moves leads nowhere."""

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import socket
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +37,7 @@ from netcommon.cli.registry_client import (
     warn_of_key,
     whole,
 )
+from netcommon.settings.model import Settings
 from netcommon.views.live.events import moment
 from runtime.errors import HostRefused, escaped
 from runtime.moment import local_time
@@ -117,7 +119,14 @@ def serve(app: App, store: str) -> None:
         os.mkdir(folder, 0o700)
     addresses = tuple((each.rpartition(":")[0].strip("[]"), int(each.rpartition(":")[2])) for each in settings.registry_listen)
     others = module.Listening(addresses, settings.registry_names or _names(addresses), authority_keys(app))
-    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others, pages.Pages)
+    publisher = _publisher(settings, app.clock.now) if settings.registry_zone_servers else None
+    module.run(store or store_of(app), socket_of(app), __version__, app.environ, app.log, others, pages.Pages, publisher)
+
+
+def _publisher(settings: Settings, now: Callable[[], float]) -> Any:
+    """Give what keeps the zone of the underlay's names at its servers."""
+    zone = import_module("netregistry.zone.server")
+    return zone.publisher(settings.registry_zone_servers, settings.registry_zone_key_file, settings.registry_zone_timeout, now)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

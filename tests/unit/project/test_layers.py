@@ -42,6 +42,8 @@ PACKAGES = {"runtime": ("runtime",), "netcommon": ("runtime", "netcommon"), "net
 #: The registry takes what a NIC's options and values may be from the library, and nothing that touches a host.
 PACKAGES["netregistry"] = ("runtime", "netregistry", "netcommon.options.tags", "netcommon.settings.types", "netcommon.process.notify")
 PACKAGES["netregistry"] += ("netcommon.process.socket_file", "netcommon.settings.etcd_address")
+#: And how one speaks with a DNS server.
+PACKAGES["netregistry"] += ("netcommon.dns.key", "netcommon.dns.library", "netcommon.dns.names", "netcommon.dns.server")
 #: Its side on the node takes what a registry's objects are, and its client; nothing of the service.
 PACKAGES["netagent"] += ("netregistry.client", "netregistry.model", "netregistry.request", "netregistry.rules.masters")
 PACKAGES["netagent"] += ("netregistry.credentials", "netregistry.reach")

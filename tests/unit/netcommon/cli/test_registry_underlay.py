@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from netregistry.service import serve
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.cli import Cli
 from tests.support.registry import NODES
@@ -121,3 +122,16 @@ def test_a_guest_that_moves_and_a_node_that_is_dead(cli: Cli, service: Served) -
     assert cli("registry", "underlay", "where", "web9", status=64).stderr
     shown = cli("registry", "underlay", "show").stdout
     assert "endpoints" in shown and "generation" in shown
+
+
+@pytest.mark.parametrize("said", ['zone_servers = ["127.0.0.1:53", "[::1]:5353"]\nzone_key_file = "/nowhere"\n', ""])
+def test_the_service_publishes_at_the_servers_of_the_settings(cli: Cli, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    cli("registry", "init")
+    config = Path(cli.paths.config)
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"[registry]\n{said}")
+    given: list[Any] = []
+    monkeypatch.setattr(serve, "run", lambda *arguments: given.append(arguments[-1]))
+    cli("registry", "serve")
+    (publisher,) = given
+    assert (publisher.servers if said else publisher) == (("127.0.0.1:53", "[::1]:5353") if said else None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from netregistry.draft import Draft
 from netregistry.model import keys
 from netregistry.model.underlay import FIRST
-from tests.support.registry import NODES, Registry, node
+from netregistry.underlay.placing import Placing
+from tests.support.registry import NODES, OPERATOR, Registry, node
 from tests.support.underlay import ZONE, Site
 
 
@@ -270,3 +272,14 @@ def test_many_nics_in_one_report(site: Site) -> None:
     assert 0 < len(site.names()) < 100
     site.passes(1)
     assert len(site.names()) == 100
+
+
+def test_names_that_change_alone_hold_their_endpoint_still(site: Site) -> None:
+    """Another service may retire it between the plan and the commit: the name would lead to what is going."""
+    started(site)
+    site.do("underlay.init", "", {"zone": "other.example.com"})
+    draft = Draft(site.local.view, "", OPERATOR, site.time)
+    assert Placing(draft).advance("", "web1")
+    commit = draft.bare()
+    key = keys.placement("", "web1")
+    assert key not in {change.key for change in commit.changes} and key in {test.key for test in commit.tests}

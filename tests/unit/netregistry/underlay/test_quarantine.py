@@ -176,7 +176,8 @@ def test_release_of_a_prefix(site: Site) -> None:
     assert site.refused("underlay.release", itself)["kind"] == "in-use"
     site.do("node.forget", NODES[0], {"force": True})
     site.do("underlay.release", itself)
-    site.passes(1)
+    for _ in range(2):
+        site.passes(1)
     assert site.local.view.get(keys.prefix(NODES[0])) is None and first(site) is None
 
 

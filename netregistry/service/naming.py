@@ -1,0 +1,90 @@
+"""Give the names of the underlay to who publishes them, and note what name servers have, as long as this service leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netregistry.core import CatchUp, Committed, Unanswered
+from netregistry.model import keys
+from netregistry.model.underlay import Zone
+from netregistry.refusal import Refused
+from netregistry.underlay import published
+from netregistry.zone.plan import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from netregistry.core import Effect, Result
+    from netregistry.draft import Commit
+    from netregistry.model.underlay import Underlay
+    from netregistry.service.registry import Registry
+    from netregistry.stores.base import Batch
+    from netregistry.view import View
+    from netregistry.zone.publisher import Published
+
+ATTEMPTS = 20  #: of a commit that reports keep on overtaking
+
+
+class Naming:
+    """What a registry wants of ``servers``. All methods are for the registry's turn; ``wake``: called when other names are wanted."""
+
+    def __init__(self, registry: Registry, servers: Sequence[str]) -> None:
+        self._registry, self._servers = registry, tuple(servers)
+        self._given: Wanted | None = None
+        self.wake: Callable[[], None] = lambda: None
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Take in what the view has taken in: one commit; None: all of it anew."""
+        if batch is None or any(keys.kind(change.key) in ("zones", keys.UNDERLAY) for change in batch.changes):
+            self.wake()
+
+    def settle(self) -> None:
+        """Let what is retired wait for the servers that there are, and for no others. Raises Refused, Unavailable."""
+        if self._registry.leads:
+            self._commit(lambda view, now: published.servers(view, self._servers, now))
+
+    def wanted(self) -> Wanted | None:
+        """Give what the zone shall hold; None where another service leads, or there is no zone. Raises Refused, Unavailable."""
+        registry = self._registry
+        if not registry.leads:
+            return None
+        registry.catch_up()
+        view = registry.local.view
+        underlay = view.underlay
+        if underlay is None or not underlay.zone:
+            return None
+        self.settle()  # before a name is published: what is retired waits for it from then on
+        return self._made(registry.local.view, underlay)
+
+    def published(self, found: Published) -> None:
+        """Note that a server has the zone. Raises Refused, Unavailable: it is to be told again."""
+        self._registry.catch_up()
+        self._commit(lambda view, now: published.noted(view, found.server, found.generation, now))
+
+    def _made(self, view: View, underlay: Underlay) -> Wanted:
+        zone: Zone = view.get(keys.zone(underlay.zone)) or Zone()
+        given = self._given
+        made = Wanted(underlay.zone, underlay.prefix, view.epoch, zone.generation, {}, underlay.ttl)
+        if given is None or given._replace(names={}) != made:
+            same = given is not None and (given.zone, given.mark) == (made.zone, made.mark)
+            names = given.names if given is not None and same else published.names(view, underlay.zone)
+            self._given = given = made._replace(names=names)
+        return given
+
+    def _commit(self, make: Callable[[View, float], Commit | None]) -> None:
+        self._registry.local.run(self._committed(make))
+
+    def _committed(self, make: Callable[[View, float], Commit | None]) -> Generator[Effect, Result, None]:
+        core = self._registry.local.core
+        for _ in range(ATTEMPTS):
+            commit = make(core.view, core.now())
+            if commit is None:
+                return
+            result = yield commit
+            if isinstance(result, Committed):
+                yield CatchUp(result.revision)
+                return
+            if isinstance(result, Unanswered):
+                break
+            yield CatchUp()
+        raise Refused("busy", "what name servers have is not noted: the zone is changed all the time")

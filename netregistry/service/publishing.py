@@ -1,0 +1,118 @@
+"""Keep a zone's servers as the registry wants them, each in its own time: one that is silent holds up neither others nor the registry.
+
+What is wanted is asked for, and what was done is told, in the registry's turn; speaking with a server is done by a thread beside it, which
+nobody waits for when the service ends: to be killed at any moment is nothing that a zone would suffer from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from runtime.errors import NetcommonError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from netregistry.service.registry import Log
+    from netregistry.zone.plan import Wanted
+    from netregistry.zone.publisher import Published, Publisher
+
+    Turn = Callable[..., Awaitable[Any]]
+
+T = TypeVar("T")
+TICK = 1.0  #: seconds from one look to the next, if nobody wakes it
+RETRY = 1.0  #: seconds after something failed, whoever wakes it: a server that is back is to be found soon
+SHOWN = 3  #: names that cannot be published, each in a line of its own
+
+
+class Publishing:
+    """Publish by a publisher what ``wanted`` gives: None for nothing. ``published``: told what was done; both in the registry's turn."""
+
+    def __init__(self, publisher: Publisher, wanted: Callable[[], Wanted | None], published: Callable[[Published], None], log: Log) -> None:
+        self._publisher, self._wanted, self._published, self._log = publisher, wanted, published, log
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken: list[asyncio.Event] = []
+
+    def begin(self, turn: Turn) -> list[asyncio.Task[None]]:
+        """Begin, in the running loop; give the tasks, which are to be cancelled at the end. ``turn``: of the service (Service.turn)."""
+        self._loop = asyncio.get_running_loop()
+        self._woken = [asyncio.Event() for _ in self._publisher.servers]
+        pairs = zip(self._publisher.servers, self._woken, strict=True)
+        return [asyncio.create_task(self._keep(server, woken, turn)) for server, woken in pairs]
+
+    def wake(self) -> None:
+        """Let all servers be looked at now; for any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._publisher.close()
+
+    def _wake(self) -> None:
+        for woken in self._woken:
+            woken.set()
+
+    async def _keep(self, server: str, woken: asyncio.Event, turn: Turn) -> None:
+        owed: list[Published] = []
+        failed, refused = "", tuple[str, ...]()
+        while True:
+            woken.clear()
+            error = ""
+            try:
+                wanted: Wanted | None = await turn(self._wanted, own=True)
+                if wanted is not None and self._publisher.due(server, wanted):
+                    owed = [await aside(partial(self._publisher.bring, server, wanted))]
+                if owed:
+                    await turn(self._published, owed[0], own=True)
+            except NetcommonError as why:
+                error = str(why)
+            except Exception as why:  # whatever it is, the next look may do better
+                error = repr(why)
+            if error:
+                if error != failed:
+                    self._log.warning(f"names of the underlay are not published: {error}")
+                failed = error
+                await asyncio.sleep(RETRY)
+                continue
+            if owed:
+                self._say(owed[0], failed, refused)
+                failed, refused, owed = "", owed[0].refused, []
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), TICK)
+
+    def _say(self, found: Published, failed: str, refused: tuple[str, ...]) -> None:
+        if failed or (found.whole and found.changed):
+            how = f"{found.changed} names were not as they should be" if found.whole else f"{found.changed} names have changed"
+            self._log.info(f"DNS server {found.server} has the underlay's names of generation {found.generation}: {how}")
+        if found.refused != refused:
+            for line in found.refused[:SHOWN]:
+                self._log.warning(line)
+            if len(found.refused) > SHOWN:
+                self._log.warning(f"{len(found.refused) - SHOWN} more names are not published, for such reasons")
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """Do something that takes long in a thread of its own, which ends with the process."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(how: Callable[[Any], None], what: object) -> None:
+        if not done.done():
+            how(what)
+
+    def run() -> None:
+        try:
+            told: tuple[Callable[[Any], None], object] = (done.set_result, work())
+        except Exception as error:
+            told = (done.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, *told)
+
+    threading.Thread(target=run, name="zone", daemon=True).start()
+    return await done

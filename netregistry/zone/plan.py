@@ -1,0 +1,218 @@
+"""Work out, without a server, which messages bring a zone from what a server has to what the registry wants.
+
+Each message is one update (RFC 2136): the server does it as a whole or not at all, under the condition that the zone's mark is the one that
+was read, or that the message before has written. A name's new address is in the same message as the end of its old one, so that no answer
+has none of them, or both. Where there is more than one message holds, those whose names lead elsewhere go first, then new names, then those
+that end; the mark says in between that the zone is on its way.
+"""
+
+from __future__ import annotations
+
+from _socket import AF_INET6, inet_ntop, inet_pton
+from typing import NamedTuple
+
+from netcommon.dns.names import is_label
+from netregistry.zone.mark import Mark, name_of
+from runtime.errors import HostRefused, escaped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LONGEST = 253  #: characters of a name (RFC 1035, 2.3.4: 255 octets in a message)
+LARGEST = 48_000  #: bytes of a message, about; one over TCP has 65,535
+RECORD = 10  #: bytes of a record beside its name, which is written once, and its data
+POINTER = 2
+ADDRESS = 16
+
+
+class Wanted(NamedTuple):
+    """Say what a zone shall hold: at a generation of an epoch, by name in full, its address.
+
+    ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
+    it is the same object.
+    """
+
+    zone: str
+    owner: str
+    epoch: str
+    generation: int
+    names: Mapping[str, str]
+    ttl: int
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.owner, self.epoch, self.generation)
+
+
+class Entry(NamedTuple):
+    """Say what a server has at a name: its address ("" for none or several) and time to live; ``others``: types that must not be there."""
+
+    address: str
+    ttl: int
+    others: tuple[str, ...] = ()
+
+
+class There(NamedTuple):
+    """Say what a server has: the zone's mark, None for none; the entries of names two labels or more below it; where it is cut.
+
+    ``strange``: a record that stands where the mark would, and is none.
+    """
+
+    mark: Mark | None
+    entries: Mapping[str, Entry]
+    cuts: tuple[str, ...] = ()
+    strange: str = ""
+
+
+class Change(NamedTuple):
+    """Give a name an address, or none for ""; ``types``: what goes in the same message."""
+
+    name: str
+    address: str
+    types: tuple[str, ...] = ("AAAA",)
+
+    @property
+    def size(self) -> int:
+        """Give its bytes in a message, at most."""
+        added = POINTER + RECORD + ADDRESS if self.address else 0
+        return len(self.name) + len(self.types) * (POINTER + RECORD) + added
+
+
+class Message(NamedTuple):
+    """Make one update: only where the zone's mark is ``before`` (None: where there is none), all ``changes``, and the mark ``after``."""
+
+    before: Mark | None
+    after: Mark
+    changes: tuple[Change, ...]
+    ttl: int
+
+
+class Plan(NamedTuple):
+    """Say what is to be sent, in this order, and what cannot be published, in one line each."""
+
+    messages: tuple[Message, ...]
+    refused: tuple[str, ...] = ()
+
+
+def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
+    """Give what brings a server to what is wanted. ``known``: the zone there had a mark of this epoch before, in this process.
+
+    Raises HostRefused where the zone is somebody else's, or further than the registry.
+    """
+    _ours(server, there, wanted, known)
+    refused: list[str] = []
+    changes = _changes(there, wanted, refused)
+    mark = there.mark
+    if mark is None and any(not each.address or each.name in there.entries for each in changes):
+        _foreign(server, there, wanted, next(each.name for each in changes if each.name in there.entries))
+    if not changes and mark == wanted.mark:
+        return Plan((), tuple(refused))
+    parts = list(_parts(changes)) or [()]
+    first = mark.part if mark is not None and mark._replace(part=0) == wanted.mark else 0
+    messages, before = [], mark
+    for number, part in enumerate(parts, 1):
+        after = wanted.mark if number == len(parts) else wanted.mark._replace(part=first + number)
+        messages.append(Message(before, after, part, wanted.ttl))
+        before = after
+    return Plan(tuple(messages), tuple(refused))
+
+
+def done(entries: dict[str, Entry], message: Message) -> None:
+    """Take into ``entries`` what a message has changed."""
+    for name, address, _types in message.changes:
+        if address:
+            entries[name] = Entry(address, message.ttl)
+        else:
+            entries.pop(name, None)
+
+
+def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
+    """Raise HostRefused where a zone's mark says that it is not to be changed from here."""
+    mark, zone = there.mark, wanted.zone
+    where = f"zone {zone} of DNS server {server}"
+    if there.strange:
+        raise HostRefused(f"{where} has {there.strange} at {name_of(zone)}", "remove them there, or give the registry another zone")
+    if mark is None:
+        return
+    if mark.owner != wanted.owner:
+        raise HostRefused(
+            f"{where} is published by another registry, of underlay {escaped(mark.owner)}",
+            f"give this one a zone of its own, or, if that one is no more, empty the zone, its mark {name_of(zone)} too",
+        )
+    if mark.epoch != wanted.epoch:
+        if known:
+            raise HostRefused(
+                f"{where} is published by another copy of this registry, of epoch {escaped(mark.epoch)}; this one has {wanted.epoch}",
+                "end the service of the one that is not to count; netcommon registry status shows its epoch",
+            )
+    elif mark.generation > wanted.generation:
+        raise HostRefused(
+            f"{where} is at generation {mark.generation}, and this registry at {wanted.generation} of the same epoch",
+            "another service that leads is ahead, and this one follows by itself; if there is none, the registry's file was put back"
+            " by other means than netcommon registry restore: restore it by that",
+        )
+
+
+def _foreign(server: str, there: There, wanted: Wanted, example: str) -> None:
+    count = len(there.entries)
+    raise HostRefused(
+        f"zone {wanted.zone} of DNS server {server} holds {count} names that no registry has put there, such as {escaped(example)[1:-1]}",
+        "the underlay's zone is to be one of its own: give it an empty one, or remove these names",
+    )
+
+
+def _changes(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:
+    """Give what differs, what leads elsewhere first; say in ``refused`` what cannot be published."""
+    moved, new, ended = list[Change](), list[Change](), list[Change]()
+    ttl, entries = wanted.ttl, there.entries
+    for name, address in wanted.names.items():
+        entry = entries.get(name)
+        if entry is not None and entry == (address, ttl, ()):
+            continue
+        why, canonical = _proper(name, address, wanted.zone, there.cuts)
+        if why:
+            refused.append(why)
+        elif entry is None:
+            new.append(Change(name, canonical))
+        elif entry != (canonical, ttl, ()):
+            moved.append(Change(name, canonical, ("AAAA", *entry.others)))
+    for name, entry in entries.items():
+        if name not in wanted.names and not _below(name, there.cuts):
+            ended.append(Change(name, "", ("AAAA", *entry.others)))
+    return moved + new + ended
+
+
+def _proper(name: str, address: str, zone: str, cuts: Sequence[str]) -> tuple[str, str]:
+    """Say in one line why a name is not published, "" for no reason; give its address in canonical form."""
+    shown = f"the name {escaped(name)} is not published"
+    labels = name.removesuffix(f".{zone}").split(".")
+    if not name.endswith(f".{zone}") or len(labels) < 2:
+        return f"{shown}: expected two labels or more below {zone}", ""
+    if len(name) > LONGEST or not all(map(is_label, labels)):
+        why = f"at most {LONGEST} characters, and labels of 1 to 63 small letters, digits and inner hyphens (RFC 1123)"
+        return f"{shown}: it is no host name: expected {why}: rename the instance", ""
+    if cut := _below(name, cuts):
+        return f"{shown}: the zone is cut at {escaped(cut)}: remove the NS or DNAME records there", ""
+    try:
+        return "", inet_ntop(AF_INET6, inet_pton(AF_INET6, address))
+    except (OSError, ValueError):
+        return f"{shown}: its address {escaped(address)} is no IPv6 address", ""
+
+
+def _below(name: str, cuts: Sequence[str]) -> str:
+    """Give the cut at or above a name; "" for none."""
+    return next((cut for cut in cuts if name == cut or name.endswith(f".{cut}")), "")
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
+    """Give changes in parts that go into one message each."""
+    part, size = list[Change](), 0
+    for change in changes:
+        if part and size + change.size > LARGEST:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(change)
+        size += change.size
+    if part:
+        yield tuple(part)

@@ -1,0 +1,115 @@
+"""Bring each server of a zone to what the registry wants; remember what each has, so that a change is one message.
+
+What a server has is read whole when it is met for the first time, after anything went wrong (it was away, somebody else has changed the
+zone, this process was killed), and once in a while. There is no thread here: who calls has them. Several servers may be brought at once,
+each by one thread.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from netregistry.zone.plan import Entry, There, done, planned
+from runtime.errors import TryAgain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netregistry.zone.plan import Message, Wanted
+
+ATTEMPTS = 4  #: times at which a zone that others are changing is read anew
+READ = 3600.0  #: seconds from one reading of a whole zone to the next: somebody may have changed it by hand
+
+
+class Speaker(Protocol):
+    """Speak with one server."""
+
+    def read(self, zone: str) -> There:
+        """Read a zone whole. Raises NetcommonError, in one line with the remedy."""
+
+    def send(self, zone: str, message: Message) -> bool:
+        """Send an update; False: the zone's mark was another one, and nothing was done. Raises NetcommonError, as ``read``."""
+
+    def close(self) -> None: ...
+
+
+class Published(NamedTuple):
+    """Say that a server is at a generation: whether its zone was read whole for that, how many names changed, which cannot be published."""
+
+    server: str
+    generation: int
+    changed: int = 0
+    whole: bool = False
+    refused: tuple[str, ...] = ()
+
+
+class Known(NamedTuple):
+    """Remember what a server has, and until when that is believed; by which ``wanted`` it came."""
+
+    wanted: Wanted
+    entries: dict[str, Entry]
+    until: float
+
+
+class Publisher:
+    """Keep a zone at ``servers``. ``speak``: opens a conversation with one; ``now``: seconds by a clock that nobody sets."""
+
+    def __init__(self, servers: Sequence[str], speak: Callable[[str], Speaker], now: Callable[[], float]) -> None:
+        self.servers = tuple(servers)
+        self._speak, self._now = speak, now
+        self._known: dict[str, Known] = {}
+        self._met: set[tuple[str, str, str]] = set()  # server, zone, epoch: it was at that epoch
+        self._closed = False
+
+    def due(self, server: str, wanted: Wanted) -> bool:
+        """Tell whether a server is to be brought to what is wanted; it takes no time."""
+        known = self._known.get(server)
+        return known is None or known.until <= self._now() or known.wanted != wanted
+
+    def bring(self, server: str, wanted: Wanted) -> Published:
+        """Bring a server to what is wanted. It takes the time of its answers.
+
+        Raises NetcommonError in one line with the remedy; the server is read whole then before anything else is sent to it.
+        """
+        known = self._known.pop(server, None)
+        if known is not None and (known.until <= self._now() or known.wanted.zone != wanted.zone):
+            known = None
+        speaker = self._speak(server)
+        try:
+            whole = known is None
+            for _ in range(ATTEMPTS):
+                if known is None:
+                    there, until = speaker.read(wanted.zone), self._now() + READ
+                else:
+                    there, until = There(known.wanted.mark, known.entries), known.until
+                found = self._brought(speaker, server, there, wanted, until)
+                if found is not None:
+                    return found._replace(whole=whole)
+                known, whole = None, True
+        finally:
+            speaker.close()
+        raise TryAgain(f"zone {wanted.zone} of DNS server {server} is changed by others all the time: only one service may publish it")
+
+    def close(self) -> None:
+        """Let what is under way end before its next message; the next reading brings that server whole."""
+        self._closed = True
+
+    def _brought(self, speaker: Speaker, server: str, there: There, wanted: Wanted, until: float) -> Published | None:
+        """Send what differs; None where the zone was not as it was believed to be."""
+        met = server, wanted.zone, wanted.epoch
+        plan = planned(server, there, wanted, met in self._met)
+        entries, changed = dict(there.entries), 0
+        for message in plan.messages:
+            if self._closed:
+                raise TryAgain(
+                    f"zone {wanted.zone} of DNS server {server} is not brought to generation {wanted.generation}: this service ends"
+                )
+            if not speaker.send(wanted.zone, message):
+                return None
+            self._met.add(met)
+            done(entries, message)
+            changed += len(message.changes)
+        self._met.add(met)
+        self._known[server] = Known(wanted, entries, until)
+        return Published(server, wanted.generation, changed, False, plan.refused)

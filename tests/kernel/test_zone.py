@@ -1,0 +1,313 @@
+"""The underlay's zone at a real name server: while names move nobody is ever told of none or of two, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import dns.exception
+import dns.message
+import dns.query
+import dns.rcode
+import dns.rdatatype
+import pytest
+
+from netregistry.zone import mark
+from netregistry.zone.plan import Message, Wanted
+from netregistry.zone.publisher import Publisher
+from netregistry.zone.server import DnsServer, publisher
+from runtime.errors import NetcommonError, SettingsInvalid, TryAgain
+from tests.support.bootstrap import ROOT
+from tests.support.nameserver import ADDRESS, PORT, NameServer
+from tests.support.netns import slowness, wait_until
+from tests.support.node import Node
+
+ZONE = "u.example.net"
+SERVER = f"{ADDRESS}:{PORT}"
+WEB = f"web1.console.{ZONE}"
+MANY = 20_000
+TIMEOUT = 10.0
+
+
+@pytest.fixture
+def server(node: Node) -> Iterator[NameServer]:
+    with NameServer.started({ZONE: "ns1 AAAA 2001:db8::53\nsite TXT kept\n"}) as made:
+        yield made
+
+
+def address(number: int) -> str:
+    return f"fd00:1:2:{number % 200 + 1:x}::{number // 200 + 1:x}:0"
+
+
+def many(moved: int = 0) -> dict[str, str]:
+    """Give the names of a large site, each at an address that depends on ``moved``."""
+    return {f"guest{number}.console.{ZONE}": address(number + moved) for number in range(MANY)}
+
+
+def want(generation: int, names: Mapping[str, str], zone: str = ZONE) -> Wanted:
+    return Wanted(zone, "fd00:1:2::/48", "0a1b2c3d", generation, names, 60)
+
+
+def ours(server: NameServer, timeout: float = TIMEOUT) -> Publisher:
+    return publisher([SERVER], str(server.key_file), timeout * slowness(), time.monotonic)
+
+
+def content(server: NameServer) -> dict[str, list[str]]:
+    """Give every AAAA of the zone, as kdig reads it: by name in full."""
+    found: dict[str, list[str]] = {}
+    for line in server.content(ZONE):
+        name, _ttl, kind, value = line.split(None, 3)
+        if kind == "AAAA" and name != "ns1":
+            found.setdefault(f"{name}.{ZONE}", []).append(value)
+    return found
+
+
+def holds(server: NameServer, wanted: Wanted) -> None:
+    """Compare the whole zone with what is wanted; what is nobody's of the registry's is still there."""
+    assert content(server) == {name: [each] for name, each in wanted.names.items()}
+    lines = server.content(ZONE)
+    assert f"{mark.LABEL} 60 TXT {wanted.mark.text}" in lines
+    assert "ns1 3600 AAAA 2001:db8::53" in lines and 'site 3600 TXT "kept"' in lines
+
+
+class Poller:
+    """Ask for a name's addresses every 10 ms, and keep each other answer than the one before."""
+
+    def __init__(self, name: str) -> None:
+        self._asked = dns.message.make_query(name + ".", "AAAA")
+        self.answers: list[tuple[str, ...]] = []
+        self.count = self.silent = 0
+        self.wrong: list[str] = []
+
+    def run(self, ended: threading.Event) -> None:
+        while not ended.wait(0.01):
+            try:
+                answer = dns.query.udp(self._asked, ADDRESS, timeout=2 * slowness(), port=PORT)
+            except (OSError, dns.exception.Timeout):
+                self.silent += 1
+                continue
+            self.count += 1
+            found = tuple(sorted(each.to_text() for records in answer.answer if records.rdtype == dns.rdatatype.AAAA for each in records))
+            if answer.rcode() != dns.rcode.NOERROR or len(found) != 1:
+                self.wrong.append(f"{dns.rcode.to_text(answer.rcode())} {found}")
+            if self.answers[-1:] != [found]:
+                self.answers.append(found)
+
+
+@contextmanager
+def polled(name: str) -> Iterator[Poller]:
+    made, ended = Poller(name), threading.Event()
+    thread = threading.Thread(target=made.run, args=(ended,))
+    thread.start()
+    try:
+        yield made
+    finally:
+        ended.set()
+        thread.join()
+
+
+def moved(found: Poller, bring: Callable[[int], object], times: int) -> None:
+    """Move the name so often, each time once the one before was seen."""
+    for number in range(times):
+        bring(number)
+        expected = (address(number),)
+        wait_until(lambda expected=expected: found.answers[-1:] == [expected], 5, "the poller sees the move")  # type: ignore[misc]
+
+
+def test_a_name_that_moves_has_always_one_address(server: NameServer) -> None:
+    """200 moves among a few other names, each one message; some together with the end of a name that lasts for a migration."""
+    zone = ours(server)
+    others = {f"guest{number}.console.{ZONE}": address(number) for number in range(50)}
+    zone.bring(SERVER, want(1, {WEB: address(199), **others}))
+
+    def bring(number: int) -> None:
+        migrating = {f"web1-migrating.console.{ZONE}": address(number)} if number % 2 else {}
+        zone.bring(SERVER, want(number + 2, {WEB: address(number), **migrating, **others}))
+
+    with polled(WEB) as found:
+        moved(found, bring, 200)
+    assert found.wrong == [] and found.silent == 0 and found.count >= 200
+    assert [each for (each,) in found.answers][-200:] == [address(number) for number in range(200)]
+    holds(server, want(201, {WEB: address(199), **others, f"web1-migrating.console.{ZONE}": address(199)}))
+    assert server.updates() == 201
+
+
+def test_a_server_that_was_away_is_brought_whole(server: NameServer) -> None:
+    zone = ours(server, 1.0)
+    names = {f"guest{number}.console.{ZONE}": address(number) for number in range(100)}
+    zone.bring(SERVER, want(1, {WEB: address(1), **names}))
+    server.stop()
+    with pytest.raises(TryAgain, match="no DNS server answers"):
+        zone.bring(SERVER, want(2, {WEB: address(2), **names}))
+    server.start()
+    later = {WEB: address(3), **dict(list(names.items())[10:])}
+    with polled(WEB) as found:
+        assert zone.bring(SERVER, want(3, later)).whole
+        wait_until(lambda: found.answers[-1:] == [(address(3),)], 5)
+    assert found.wrong == [] and set(found.answers) <= {(address(1),), (address(3),)}
+    holds(server, want(3, later))
+
+
+def test_a_server_that_is_held_up_does_late_what_it_was_sent_once(server: NameServer) -> None:
+    """An update that was given up, and is done after all when the server goes on, is not done again, nor over a later one."""
+    zone = ours(server, 0.5)
+    zone.bring(SERVER, want(1, {WEB: address(1)}))
+    server.freeze()
+    try:
+        with pytest.raises(TryAgain, match="no answer in time"):
+            zone.bring(SERVER, want(2, {WEB: address(2)}))
+    finally:
+        server.thaw()
+    last = want(3, {WEB: address(3)})
+
+    def brought() -> bool:
+        try:
+            return zone.bring(SERVER, last).generation == 3
+        except TryAgain:
+            return False
+
+    wait_until(brought, 20, "the server goes on")
+    holds(server, last)
+
+
+PROGRAM = """
+import sys, time
+sys.path[:0] = [{root!r}]
+from netregistry.zone.server import publisher
+from tests.kernel.test_zone import SERVER, TIMEOUT, many, want
+publisher([SERVER], {key!r}, TIMEOUT, time.monotonic).bring(SERVER, want(2, many(7)))
+"""
+
+
+def test_killed_in_the_middle(server: NameServer) -> None:
+    """A process that brings 20,000 names elsewhere is killed between two of its messages; the next one reads the zone and completes it."""
+    first, last = want(1, many()), want(3, many(9))
+    name = f"guest{MANY - 1}.console.{ZONE}"
+    ours(server).bring(SERVER, first)
+    with polled(name) as found:
+        program = PROGRAM.format(root=str(ROOT), key=str(server.key_file))
+        with subprocess.Popen([sys.executable, "-c", program]) as process:
+            wait_until(lambda: '"part=' in server.dig(mark.name_of(ZONE), "TXT"), 60, "it is under way")
+            os.kill(process.pid, signal.SIGKILL)
+        assert '"generation=2" "part=' in server.dig(mark.name_of(ZONE), "TXT")
+        told = content(server)
+        assert {len(each) for each in told.values()} == {1}
+        assert any(told[each] != [first.names[each]] for each in told) and any(told[each] == [first.names[each]] for each in told)
+        assert ours(server).bring(SERVER, last).whole
+    assert found.wrong == [] and found.answers[-1] == (last.names[name],)
+    holds(server, last)
+
+
+def test_twenty_thousand_names(server: NameServer) -> None:
+    """An empty server, one that missed a change of every name, one that missed one, and a name that moves among them."""
+    seconds: dict[str, float] = {}
+
+    def timed(what: str, zone: Publisher, wanted: Wanted) -> None:
+        begun = time.monotonic()
+        zone.bring(SERVER, wanted)
+        seconds[what] = time.monotonic() - begun
+
+    zone = ours(server)
+    timed("empty", zone, want(1, many()))
+    timed("all elsewhere", ours(server), want(2, many(3)))
+    one = {**many(3), WEB: address(5)}
+    timed("one missed", ours(server), want(3, one))
+    zone = ours(server)
+    zone.bring(SERVER, want(3, one))
+    timed("one moves", zone, want(4, {**one, WEB: address(6)}))
+    holds(server, want(4, {**one, WEB: address(6)}))
+    print({what: round(took, 3) for what, took in seconds.items()})
+    assert seconds["empty"] < 30 * slowness() and seconds["all elsewhere"] < 30 * slowness()
+    assert seconds["one moves"] < 2 * slowness()
+
+
+# -- refused
+
+
+def refusal(server: NameServer, zone: str = ZONE) -> NetcommonError:
+    with pytest.raises(NetcommonError) as caught:
+        ours(server).bring(SERVER, want(5, {f"web1.console.{zone}": address(1)}, zone))
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_what_the_server_refuses_is_one_line_and_changes_nothing(server: NameServer) -> None:
+    before = server.serials()
+    server.write_key("d3Jvbmc=")
+    assert "another secret or algorithm for the TSIG key netcommon-updates: both must have the same" in str(refusal(server))
+    server.write_key("d3Jvbmc=", "wrong")
+    assert "does not know the TSIG key wrong, or not for this: make it there" in str(refusal(server))
+    server.key_file.chmod(0o644)
+    assert str(refusal(server)).startswith("registry.zone_key_file: ")
+    server.key_file.unlink()
+    assert isinstance(refusal(server), SettingsInvalid)
+    assert server.serials() == before
+
+
+def test_a_zone_that_the_server_does_not_have(server: NameServer) -> None:
+    assert "has no authority for zone v.example.net (NOTAUTH): make the zone there" in str(refusal(server, "v.example.net"))
+
+
+def test_a_key_that_may_not_transfer(server: NameServer) -> None:
+    """It is found at once, and not when a server has been away for the first time."""
+    server.stop()
+    server.forbid_transfers()
+    config = server.key_file.parent / "knot.conf"
+    config.write_text(config.read_text().replace("acl: [updates, reading]", "acl: updates"))
+    server.start()
+    serials = server.serials()
+    assert "does not know the TSIG key netcommon-updates, or not for this: make it there, with leave to query, update and transfer" in str(
+        refusal(server)
+    )
+    assert server.serials() == serials
+
+
+def test_a_zone_that_is_in_use(server: NameServer) -> None:
+    server.update(ZONE, "add www.eu 300 AAAA 2001:db8::80")
+    assert "such as www.eu.u.example.net: the underlay's zone is to be one of its own" in str(refusal(server))
+    assert content(server) == {f"www.eu.{ZONE}": ["2001:db8::80"]}
+
+
+def test_a_strange_record_where_the_mark_belongs(server: NameServer) -> None:
+    server.update(ZONE, f"add {mark.LABEL} 300 TXT strange")
+    assert "remove them there" in str(refusal(server))
+
+
+def test_what_others_have_put_at_a_name_goes_with_its_next_move(server: NameServer) -> None:
+    """An alias, an IPv4 address and a second address: a reading finds them, and the name has one address again; other types stay."""
+    zone = ours(server)
+    names = {f"{each}.console.{ZONE}": address(number) for number, each in enumerate(("a", "b", "c"))}
+    zone.bring(SERVER, want(1, names))
+    server.update(ZONE, "del a.console", "add a.console 60 CNAME elsewhere.example.")
+    server.update(ZONE, "add b.console 60 A 192.0.2.1", "add b.console 60 TXT hello")
+    server.update(ZONE, "add c.console 60 AAAA 2001:db8::1", "add d.console 60 AAAA 2001:db8::2")
+    assert ours(server).bring(SERVER, want(1, names)).changed == 4
+    holds(server, want(1, names))
+    assert [line for line in server.content(ZONE) if line.startswith("b.console") and "AAAA" not in line] == ['b.console 60 TXT "hello"']
+
+
+def test_a_part_that_is_late_is_not_done(server: NameServer) -> None:
+    """A message of an earlier leader that was under way when another one had brought the server further."""
+    zone = ours(server)
+    zone.bring(SERVER, want(1, {WEB: address(1)}))
+    late: list[Late] = []
+
+    class Late(DnsServer):
+        def send(self, zone: str, message: Message) -> bool:
+            late.append(self)
+            self.message = message
+            raise TryAgain("it is under way")
+
+    other = Publisher([SERVER], lambda each: Late(each, str(server.key_file), TIMEOUT, time.monotonic), time.monotonic)
+    with pytest.raises(TryAgain):
+        other.bring(SERVER, want(2, {WEB: address(2)}))
+    zone.bring(SERVER, want(3, {WEB: address(3)}))
+    assert DnsServer.send(late[0], ZONE, late[0].message) is False
+    late[0].close()
+    holds(server, want(3, {WEB: address(3)}))

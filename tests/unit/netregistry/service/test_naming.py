@@ -1,0 +1,178 @@
+"""Names of the underlay reach name servers by the service that leads, and what they have is what quarantine goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mockcloud.name_server import MockNameServer
+from netregistry.model import keys
+from netregistry.model.underlay import Zone
+from netregistry.service import serve
+from netregistry.service.limits import Limits
+from netregistry.service.naming import Naming
+from netregistry.service.registry import Registry
+from netregistry.stores.sqlite import SqliteStore
+from netregistry.zone import publisher
+from netregistry.zone.publisher import Publisher
+from tests.support.netns import wait_until
+from tests.support.registry import NODES
+from tests.support.service import Lines, Served, served
+from tests.support.underlay import LIFE, SITE, ZONE, Site
+
+NAME = f"web1.console.{ZONE}"
+
+
+class World(Site):
+    """A site, and a service over the same store that leads and has names published."""
+
+    def __init__(self, *servers: str) -> None:
+        super().__init__()
+        assert isinstance(self.store, SqliteStore)
+        self.service = Registry(self.store, "1", Lines(), Limits(), lambda: self.time, lambda: self.time)
+        self.naming = Naming(self.service, servers)
+
+    def lead(self) -> None:
+        self.time += 1
+        self.service.tick()
+        assert self.service.leads
+
+    def zone(self) -> Zone:
+        self.local.catch_up()
+        found: Zone | None = self.local.view.get(keys.zone(ZONE))
+        return found or Zone()
+
+    def at(self, **servers: int) -> bool:
+        return {each.server: each.generation for each in self.zone().published} == servers
+
+    def moved(self) -> str:
+        nic = self.guest("web1")
+        self.says(0, nic, "running")
+        self.confirms(0)
+        self.says(1, nic, "running", mode="routed")
+        self.confirms(1)
+        return nic
+
+
+def test_only_who_leads_publishes() -> None:
+    world = World("a")
+    assert world.naming.wanted() is None and world.at()
+    world.lead()
+    wanted = world.naming.wanted()
+    assert wanted is not None and wanted.names == {} and (wanted.zone, wanted.owner, wanted.ttl) == (ZONE, SITE, 10)
+    assert world.at(a=0), "what is retired from now on waits for it"
+
+
+def test_what_is_wanted_is_one_object_for_one_generation() -> None:
+    world = World("a")
+    world.lead()
+    nic = world.guest("web1")
+    world.says(0, nic, "running")
+    first = world.naming.wanted()
+    world.confirms(0)
+    second = world.naming.wanted()
+    assert first is not None and second is not None and first.generation + 1 == second.generation
+    assert (first.names, second.names) == ({}, {NAME: world.prefix(0).at(0x10000)})
+    world.says(2, world.guest("web2"), "running")
+    third = world.naming.wanted()
+    assert third is second
+    world.do("underlay.init", "", {"ttl": 20})
+    fourth = world.naming.wanted()
+    assert fourth is not None and fourth.ttl == 20 and fourth.names is second.names
+
+
+def test_what_servers_have_is_noted() -> None:
+    world = World("a", "b")
+    world.lead()
+    world.naming.wanted()
+    world.moved()
+    assert world.zone().generation == 2
+    for server, generation in (("a", 1), ("a", 2), ("a", 1), ("b", 1), ("c", 2), ("a", 99)):
+        world.naming.published(publisher.Published(server, generation))
+    assert world.at(a=2, b=1)
+    before = world.local.view.revision
+    world.naming.published(publisher.Published("a", 2))
+    world.naming.settle()
+    world.local.catch_up()
+    assert world.local.view.revision == before, "what is known is not written again"
+
+
+def test_nobody_waits_for_a_server_that_is_no_more() -> None:
+    world = World("a", "b")
+    world.lead()
+    world.naming.wanted()
+    Naming(world.service, ("b", "c")).settle()
+    assert world.at(b=0, c=0)
+    Naming(world.service, ()).settle()
+    assert world.at()
+
+
+def test_reports_that_overtake_it_keep_nothing_from_being_noted() -> None:
+    """Another service changes names between the plan and the commit."""
+    world = World("a")
+    world.lead()
+    world.naming.wanted()
+    world.service.catch_up()
+    world.moved()
+    world.naming.published(publisher.Published("a", 1))
+    assert world.at(a=1) and world.zone().generation == 2
+
+
+def test_without_a_zone_there_is_nothing_to_publish() -> None:
+    world = World("a")
+    world.lead()
+    world.do("underlay.init", "", {"zone": ""})
+    assert world.naming.wanted() is None
+    world.naming.settle()
+    assert world.zone().published == ()
+
+
+@pytest.fixture
+def servers() -> dict[str, MockNameServer]:
+    return {name: MockNameServer(name) for name in ("a", "b")}
+
+
+@pytest.fixture
+def service(tmp_path: Path, servers: dict[str, MockNameServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(serve, "ZONE", 0.05)
+    with served(tmp_path, publisher=Publisher(tuple(servers), servers.__getitem__, lambda: 0.0)) as found:
+        yield found
+
+
+def test_a_service_publishes_what_follows_guests(service: Served, servers: dict[str, MockNameServer]) -> None:
+    client = service.client()
+    agents = [service.join(number) for number in range(2)]
+    client.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 0, "minimum_age": 0})
+    nic = client.change("POST", "nics", {"instance": "web1", "index": 0}).body["uuid"]
+
+    def report(number: int, state: str) -> None:
+        for _ in range(2):
+            prefix = next(each["prefix"] for each in client.all("prefixes") if each["node"] == NODES[number])
+            there = [each for item in client.all("endpoints") for each in item["placement"]["endpoints"] if each["node"] == NODES[number]]
+            addresses = [each["address"] for each in there if each["state"] != "leaving"]
+            body: dict[str, Any] = {"after": client.get(f"nodes/{NODES[number]}").body["reports"]}
+            body["nics"] = [{"nic": nic, "state": state, "endpoints": ["console"]}] if state else []
+            body["underlay"] = {"generation": prefix["generation"], "addresses": addresses}
+            agents[number].change("POST", f"nodes/{NODES[number]}/reports", body)
+
+    for number in range(2):
+        agents[number].change("POST", f"nodes/{NODES[number]}/heartbeat", {"incarnation": f"{LIFE}{number}"})
+    report(0, "running")
+    first = "fd12:3456:789a::1:0"
+    wait_until(lambda: all(server.names == {NAME: first} for server in servers.values()))
+    servers["b"].away = True
+    report(1, "incoming")
+    report(1, "running")
+    second = {NAME: "fd12:3456:789a:1::1:0"}
+    wait_until(lambda: servers["a"].names == second)
+    assert servers["b"].names == {NAME: first}
+    states = [each["state"] for item in client.all("endpoints") for each in item["placement"]["endpoints"]]
+    assert states == ["retired", "there"], "one name server leads there still"
+    servers["b"].away = False
+    wait_until(lambda: servers["b"].names == second)
+    wait_until(
+        lambda: [each["state"] for item in client.all("endpoints") for each in item["placement"]["endpoints"]] == ["leaving", "there"]
+    )

@@ -1,0 +1,178 @@
+"""Servers of a zone are kept each in its own time, beside the registry's turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mockcloud.name_server import MockNameServer
+from netregistry.service import publishing
+from netregistry.service.publishing import Publishing
+from netregistry.zone.plan import There, Wanted
+from netregistry.zone.publisher import Published, Publisher
+from tests.support.service import SECONDS, Lines
+
+ZONE = "u.example.net"
+WEB = f"web.console.{ZONE}"
+ONE, TWO = "fd00:1:2:1::1:0", "fd00:1:2:2::1:0"
+
+
+class Registry:
+    """Have what is wanted, and remember what was published and by which threads it was asked."""
+
+    def __init__(self, *servers: MockNameServer) -> None:
+        self.servers = {server.name: server for server in servers}
+        self.wanted: Wanted | None = None
+        self.done: list[Published] = []
+        self.broken = False
+        self.log = Lines()
+        self.publisher = Publisher(tuple(self.servers), self.servers.__getitem__, lambda: 0.0)
+        self.publishing = Publishing(self.publisher, lambda: self.wanted, self._published, self.log)
+
+    def want(self, generation: int, names: dict[str, str]) -> None:
+        self.wanted = Wanted(ZONE, "fd00:1:2::/48", "first", generation, names, 60)
+        self.publishing.wake()
+
+    def _published(self, found: Published) -> None:
+        if self.broken:
+            raise RuntimeError("the store is away")
+        self.done.append(found)
+
+    async def turn(self, work: Callable[..., Any], *given: Any, own: bool = False) -> Any:
+        assert own
+        return work(*given)
+
+    def at(self, server: str) -> int:
+        """Give the generation that a server was last said to have."""
+        return max((each.generation for each in self.done if each.server == server), default=0)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async def held() -> None:
+        while not holds():
+            await asyncio.sleep(0.005)
+
+    await asyncio.wait_for(held(), SECONDS)
+
+
+def run(registry: Registry, test: Callable[[], Any]) -> None:
+    async def whole() -> None:
+        tasks = registry.publishing.begin(registry.turn)
+        try:
+            await test()
+        finally:
+            registry.publishing.stop()
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(whole())
+
+
+def test_what_is_wanted_is_published_at_all_servers() -> None:
+    registry = Registry(MockNameServer("a"), MockNameServer("b"))
+
+    async def test() -> None:
+        registry.want(1, {WEB: ONE})
+        await until(lambda: registry.at("a") == registry.at("b") == 1)
+        registry.want(2, {WEB: TWO})
+        await until(lambda: registry.at("a") == registry.at("b") == 2)
+
+    run(registry, test)
+    assert all(server.names == {WEB: TWO} and server.read_whole == 1 for server in registry.servers.values())
+    assert len(registry.done) == 4
+
+
+def test_who_does_not_lead_publishes_nothing() -> None:
+    registry = Registry(MockNameServer("a"))
+
+    async def test() -> None:
+        asked: list[int] = []
+        registry.publishing._wanted = lambda: asked.append(1)
+        for count in range(3):
+            registry.publishing.wake()
+            await until(lambda count=count: len(asked) > count)  # type: ignore[misc]
+
+    run(registry, test)
+    assert registry.servers["a"].read_whole == 0
+
+
+def test_a_server_that_answers_nothing_holds_up_nobody() -> None:
+    """Neither the other server nor the loop; and the end of the service does not wait for it."""
+
+    class Silent(MockNameServer):
+        def read(self, zone: str) -> There:
+            waits.set()
+            never.wait(SECONDS)
+            return super().read(zone)
+
+    waits, never = threading.Event(), threading.Event()
+    registry = Registry(Silent("a"), MockNameServer("b"))
+
+    async def test() -> None:
+        registry.want(1, {WEB: ONE})
+        await until(waits.is_set)
+        for generation in range(2, 5):
+            registry.want(generation, {WEB: TWO})
+            await until(lambda generation=generation: registry.at("b") == generation)  # type: ignore[misc]
+
+    run(registry, test)
+    assert registry.at("a") == 0
+    never.set()
+
+
+def test_a_server_that_was_away_is_told_once_and_found_again() -> None:
+    registry = Registry(MockNameServer("a"))
+    server = registry.servers["a"]
+    tried: list[int] = []
+
+    async def test() -> None:
+        server.away = True
+        registry.want(1, {WEB: ONE})
+        bring = registry.publisher.bring
+        registry.publisher.bring = lambda *given: (tried.append(1), bring(*given))[1]  # type: ignore[method-assign,func-returns-value]
+        await until(lambda: len(tried) > 2)
+        server.away = False
+        await until(lambda: registry.at("a") == 1)
+
+    pause, publishing.RETRY = publishing.RETRY, 0.01
+    try:
+        run(registry, test)
+    finally:
+        publishing.RETRY = pause
+    away, back = registry.log.lines
+    assert away == "names of the underlay are not published: no DNS server answers: a: Connection refused"
+    assert back.startswith("DNS server a has the underlay's names of generation 1")
+
+
+def test_what_the_registry_could_not_take_in_is_told_again() -> None:
+    registry = Registry(MockNameServer("a"))
+
+    async def test() -> None:
+        registry.broken = True
+        registry.want(1, {WEB: ONE})
+        await until(lambda: bool(registry.log.lines))
+        registry.broken = False
+        await until(lambda: registry.at("a") == 1)
+
+    pause, publishing.RETRY = publishing.RETRY, 0.01
+    try:
+        run(registry, test)
+    finally:
+        publishing.RETRY = pause
+    assert registry.servers["a"].updates == 1
+
+
+def test_names_that_cannot_be_published_are_told_once() -> None:
+    registry = Registry(MockNameServer("a"))
+    bad = {f"web_{number}.console.{ZONE}": ONE for number in range(5)}
+
+    async def test() -> None:
+        for generation in (1, 2):
+            registry.want(generation, {WEB: ONE, **bad})
+            await until(lambda generation=generation: registry.at("a") == generation)  # type: ignore[misc]
+
+    run(registry, test)
+    told = [line for line in registry.log.lines if "not published" in line]
+    assert len(told) == 4 and told[-1] == "2 more names are not published, for such reasons"

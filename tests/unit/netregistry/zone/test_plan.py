@@ -1,0 +1,190 @@
+"""What is sent to bring a zone to what the registry wants, and what is refused before anything is."""
+
+from __future__ import annotations
+
+import pytest
+
+from netregistry.zone.mark import Mark
+from netregistry.zone.plan import LARGEST, Change, Entry, There, Wanted, done, planned
+from runtime.errors import HostRefused
+
+ZONE = "u.example.net"
+OWNER, EPOCH = "fd00:1:2::/48", "0a1b2c3d"
+WEB, DB = f"web.console.{ZONE}", f"db.console.{ZONE}"
+ONE, TWO, THREE = "fd00:1:2:1::1:0", "fd00:1:2:2::1:0", "fd00:1:2:3::1:0"
+
+
+def wanted(generation: int, names: dict[str, str], ttl: int = 60) -> Wanted:
+    return Wanted(ZONE, OWNER, EPOCH, generation, names, ttl)
+
+
+def there(generation: int | None, names: dict[str, str], ttl: int = 60, part: int = 0) -> There:
+    mark = None if generation is None else Mark(OWNER, EPOCH, generation, part)
+    return There(mark, {name: Entry(address, ttl) for name, address in names.items()})
+
+
+def refused(found: There, want: Wanted, known: bool = False) -> str:
+    with pytest.raises(HostRefused) as caught:
+        planned("192.0.2.53:53", found, want, known)
+    assert "\n" not in str(caught.value) and caught.value.advice == ""
+    return str(caught.value)
+
+
+def plan(found: There, want: Wanted) -> tuple[tuple[Change, ...], ...]:
+    made = planned("192.0.2.53:53", found, want, False)
+    assert made.refused == ()
+    before = found.mark
+    for message in made.messages:
+        assert message.before == before
+        before = message.after
+    assert before == want.mark
+    return tuple(message.changes for message in made.messages)
+
+
+def test_a_move_is_one_message_with_one_change() -> None:
+    assert plan(there(5, {WEB: ONE, DB: TWO}), wanted(6, {WEB: THREE, DB: TWO})) == ((Change(WEB, THREE),),)
+
+
+def test_what_is_as_it_should_be_needs_nothing() -> None:
+    assert plan(there(5, {WEB: ONE}), wanted(5, {WEB: ONE})) == ()
+
+
+def test_a_generation_without_changes_is_its_mark_alone() -> None:
+    assert plan(there(5, {WEB: ONE}), wanted(6, {WEB: ONE})) == ((),)
+
+
+def test_an_empty_zone_is_taken() -> None:
+    assert plan(there(None, {}), wanted(3, {WEB: ONE})) == ((Change(WEB, ONE),),)
+
+
+def test_other_spellings_of_an_address_are_the_same() -> None:
+    assert plan(there(5, {WEB: "fd00::1"}), wanted(5, {WEB: "FD00:0:0:0::1"})) == ()
+
+
+def test_a_generation_that_was_repaired_by_hand_is_brought_back() -> None:
+    """The mark is the right one, and what stands there is not."""
+    assert plan(there(5, {WEB: TWO, DB: ONE}), wanted(5, {WEB: ONE})) == ((Change(WEB, ONE), Change(DB, "")),)
+
+
+def test_what_leads_elsewhere_goes_first_and_what_ends_last() -> None:
+    found = there(5, {"old.console." + ZONE: ONE, WEB: ONE})
+    assert plan(found, wanted(9, {DB: TWO, WEB: THREE})) == ((Change(WEB, THREE), Change(DB, TWO), Change("old.console." + ZONE, "")),)
+
+
+def test_other_types_and_several_addresses_go_in_the_same_message() -> None:
+    entries = {WEB: Entry("", 60, ("CNAME",)), DB: Entry(TWO, 60, ("A",))}
+    changes = plan(There(Mark(OWNER, EPOCH, 4), entries), wanted(5, {WEB: ONE, DB: TWO}))
+    assert changes == ((Change(WEB, ONE, ("AAAA", "CNAME")), Change(DB, TWO, ("AAAA", "A"))),)
+
+
+def test_another_time_to_live_is_a_change() -> None:
+    assert plan(there(5, {WEB: ONE}, ttl=3600), wanted(5, {WEB: ONE})) == ((Change(WEB, ONE),),)
+
+
+def test_many_are_several_messages_whose_marks_chain() -> None:
+    names = {f"guest{number}.console.{ZONE}": ONE for number in range(3000)}
+    made = planned("s", there(None, {}), wanted(7, names), False).messages
+    assert len(made) > 2 and [len(set(each.changes)) for each in made] == [len(each.changes) for each in made]
+    assert {change.name: change.address for each in made for change in each.changes} == names
+    assert all(sum(change.size for change in each.changes) <= LARGEST for each in made)
+    assert [each.after.part for each in made] == [*range(1, len(made)), 0]
+    assert [each.before for each in made] == [None, *(each.after for each in made[:-1])]
+
+
+def test_a_chain_that_was_cut_off_goes_on_with_other_marks() -> None:
+    """Nothing of the first chain that is still under way can be taken for a part of the second one."""
+    names = {f"guest{number}.console.{ZONE}": ONE for number in range(3000)}
+    made = planned("s", there(7, {}, part=2), wanted(7, names), False).messages
+    assert made[0].before == Mark(OWNER, EPOCH, 7, 2)
+    assert [each.after.part for each in made] == [*range(3, len(made) + 2), 0]
+    later = planned("s", there(7, {}, part=2), wanted(8, names), False).messages
+    assert later[0].after == Mark(OWNER, EPOCH, 8, 1)
+
+
+def test_the_longest_names_fit() -> None:
+    label = "a" * 63
+    name = f"{'.'.join([label] * 3)}.{'b' * (253 - 192 - 9 - len(ZONE))}.console.{ZONE}"
+    assert len(name) == 253
+    assert plan(there(None, {}), wanted(1, {name: ONE})) == ((Change(name, ONE),),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "web_1.console." + ZONE,
+        "-web.console." + ZONE,
+        "Web.console." + ZONE,
+        "web..console." + ZONE,
+        ".console." + ZONE,
+        "w\u00e9b.console." + ZONE,
+        "web\n.console." + ZONE,
+        f"{'a' * 64}.console.{ZONE}",
+        f"{'.'.join(['a' * 60] * 4)}.console.{ZONE}",
+        "web." + ZONE,
+        ZONE,
+        "web.console.example.com",
+        f"web.console{ZONE}",
+    ],
+)
+def test_a_name_that_cannot_be_is_told_and_others_are_published(name: str) -> None:
+    made = planned("s", there(5, {}), wanted(6, {name: ONE, WEB: TWO}), False)
+    assert [message.changes for message in made.messages] == [(Change(WEB, TWO),)]
+    (line,) = made.refused
+    assert "is not published" in line and "expected" in line and line.isprintable()
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "", "fd00::1/64", "fd00::g", "fd00::1%eth0", "fd00::1\0"])
+def test_an_address_that_cannot_be_is_told(address: str) -> None:
+    made = planned("s", there(5, {}), wanted(6, {WEB: address}), False)
+    assert [message.changes for message in made.messages] == [()] and "is no IPv6 address" in made.refused[0]
+
+
+def test_names_below_a_cut_are_told_and_left() -> None:
+    found = There(Mark(OWNER, EPOCH, 5), {WEB: Entry(ONE, 60), DB: Entry(ONE, 60)}, ("console." + ZONE,))
+    made = planned("s", found, wanted(6, {WEB: TWO, "web.exporter." + ZONE: ONE}), False)
+    assert [message.changes for message in made.messages] == [(Change("web.exporter." + ZONE, ONE),)]
+    assert "is cut at" in made.refused[0]
+
+
+# -- refused
+
+
+def test_a_generation_from_the_future() -> None:
+    assert "is at generation 9, and this registry at 8 of the same epoch" in refused(there(9, {}), wanted(8, {WEB: ONE}))
+    assert "is at generation 9," in refused(there(9, {}, part=1), wanted(8, {WEB: ONE}))
+
+
+def test_a_zone_of_another_registry() -> None:
+    found = There(Mark("fd00:9::/48", EPOCH, 1), {})
+    assert "published by another registry, of underlay 'fd00:9::/48'" in refused(found, wanted(8, {WEB: ONE}))
+
+
+def test_another_epoch_is_taken_over_once() -> None:
+    """After a restore or a move the zone is at an epoch that is over; that it comes back means that two copies live."""
+    found = There(Mark(OWNER, "ffffffff", 100), {WEB: Entry(ONE, 60)})
+    assert plan(found, wanted(8, {WEB: TWO})) == ((Change(WEB, TWO),),)
+    assert "another copy of this registry, of epoch 'ffffffff'" in refused(found, wanted(8, {WEB: TWO}), known=True)
+
+
+def test_names_of_others_are_not_taken_for_ours() -> None:
+    """A zone that is in use was named by mistake: nothing of it goes."""
+    found = there(None, {"www.eu." + ZONE: TWO})
+    assert f"such as www.eu.{ZONE}" in refused(found, wanted(8, {WEB: ONE}))
+    assert f"such as {WEB}" in refused(there(None, {WEB: TWO}), wanted(8, {WEB: ONE}))
+
+
+def test_a_mark_that_was_removed_is_made_again_where_all_is_ours() -> None:
+    assert plan(there(None, {WEB: ONE}), wanted(8, {WEB: ONE, DB: TWO})) == ((Change(DB, TWO),),)
+
+
+def test_a_strange_record_in_the_marks_place() -> None:
+    found = There(None, {}, (), "TXT records of others")
+    assert f"TXT records of others at _generation.{ZONE}: remove them there" in refused(found, wanted(8, {WEB: ONE}))
+
+
+def test_done_takes_in_what_was_sent() -> None:
+    found = there(5, {WEB: ONE, DB: TWO})
+    entries = dict(found.entries)
+    for message in planned("s", found, wanted(6, {WEB: THREE}), False).messages:
+        done(entries, message)
+    assert entries == {WEB: Entry(THREE, 60)}

@@ -1,0 +1,237 @@
+"""Servers are brought to what is wanted: after everything that can go wrong, and never by half."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mockcloud.name_server import MockNameServer
+from netregistry.zone import plan
+from netregistry.zone.mark import Mark
+from netregistry.zone.plan import Entry, Message, There, Wanted
+from netregistry.zone.publisher import ATTEMPTS, READ, Published, Publisher
+from runtime.errors import HostRefused, TryAgain
+
+ZONE, OWNER = "u.example.net", "fd00:1:2::/48"
+WEB, DB = f"web.console.{ZONE}", f"db.console.{ZONE}"
+ONE, TWO, THREE = "fd00:1:2:1::1:0", "fd00:1:2:2::1:0", "fd00:1:2:3::1:0"
+
+
+def want(generation: int, names: dict[str, str], epoch: str = "first") -> Wanted:
+    return Wanted(ZONE, OWNER, epoch, generation, names, 60)
+
+
+class Site:
+    """Servers, a clock, and the publisher of one service."""
+
+    def __init__(self, *servers: MockNameServer) -> None:
+        self.servers = {server.name: server for server in servers}
+        self.time = 0.0
+        self.publisher = self.service()
+
+    def service(self) -> Publisher:
+        """Give another publisher for the same servers, as another service has it."""
+        return Publisher(tuple(self.servers), self.servers.__getitem__, lambda: self.time)
+
+
+@pytest.fixture
+def server() -> MockNameServer:
+    return MockNameServer("a")
+
+
+@pytest.fixture
+def site(server: MockNameServer) -> Site:
+    return Site(server)
+
+
+def test_a_server_is_read_once_and_then_told(site: Site, server: MockNameServer) -> None:
+    assert site.publisher.bring("a", want(1, {WEB: ONE})) == Published("a", 1, 1, True)
+    assert site.publisher.bring("a", want(2, {WEB: TWO, DB: ONE})) == Published("a", 2, 2)
+    assert site.publisher.bring("a", want(3, {DB: ONE})) == Published("a", 3, 1)
+    assert server.names == {DB: ONE} and (server.read_whole, server.updates) == (1, 3)
+
+
+def test_nothing_is_due_that_is_done(site: Site, server: MockNameServer) -> None:
+    wanted = want(1, {WEB: ONE})
+    assert site.publisher.due("a", wanted)
+    site.publisher.bring("a", wanted)
+    assert not site.publisher.due("a", wanted) and not site.publisher.due("a", want(1, {WEB: ONE}))
+    assert site.publisher.due("a", want(2, {WEB: ONE})) and site.publisher.due("a", wanted._replace(ttl=61))
+    site.time = READ
+    assert site.publisher.due("a", wanted)
+
+
+def test_what_was_changed_by_hand_is_found_by_the_next_reading(site: Site, server: MockNameServer) -> None:
+    wanted = want(1, {WEB: ONE})
+    site.publisher.bring("a", wanted)
+    server.entries = {WEB: Entry(TWO, 60), DB: Entry(TWO, 60)}
+    site.time = READ
+    assert site.publisher.bring("a", wanted) == Published("a", 1, 2, True)
+    assert server.names == {WEB: ONE}
+
+
+def test_a_server_that_was_away_is_read_whole(site: Site, server: MockNameServer) -> None:
+    site.publisher.bring("a", want(1, {WEB: ONE}))
+    server.away = True
+    with pytest.raises(TryAgain):
+        site.publisher.bring("a", want(2, {WEB: TWO}))
+    assert site.publisher.due("a", want(2, {WEB: TWO}))
+    server.away = False
+    assert site.publisher.bring("a", want(2, {WEB: TWO})).whole
+    server.entries, server.mark = {}, None  # it comes back without what it had
+    assert site.publisher.bring("a", want(3, {WEB: THREE})) == Published("a", 3, 1, True)
+    assert server.names == {WEB: THREE}
+
+
+def test_an_answer_that_was_lost_is_no_harm(site: Site, server: MockNameServer) -> None:
+    server.lost = 1
+    with pytest.raises(TryAgain):
+        site.publisher.bring("a", want(1, {WEB: ONE}))
+    assert site.publisher.bring("a", want(1, {WEB: ONE})) == Published("a", 1, 0, True)
+
+
+def test_servers_are_each_at_a_generation_of_their_own() -> None:
+    one, two = MockNameServer("a"), MockNameServer("b")
+    site = Site(one, two)
+    two.away = True
+    site.publisher.bring("a", want(1, {WEB: ONE}))
+    with pytest.raises(TryAgain):
+        site.publisher.bring("b", want(1, {WEB: ONE}))
+    site.publisher.bring("a", want(2, {WEB: TWO}))
+    two.away = False
+    assert site.publisher.bring("b", want(2, {WEB: TWO})).generation == 2
+    assert one.names == two.names == {WEB: TWO} and one.mark == two.mark
+
+
+def test_two_services_cannot_overwrite_each_other(site: Site, server: MockNameServer) -> None:
+    """One that leads no more, and does not know yet, changes nothing; the other reads what it did not write."""
+    late = site.service()
+    late.bring("a", want(1, {WEB: ONE}))
+    site.publisher.bring("a", want(2, {WEB: TWO}))
+    with pytest.raises(HostRefused, match="at generation 2, and this registry at 1"):
+        late.bring("a", want(1, {WEB: ONE, DB: ONE}))
+    assert server.names == {WEB: TWO}
+    assert late.bring("a", want(3, {WEB: THREE})).whole
+    assert site.publisher.bring("a", want(4, {WEB: ONE})).whole and server.names == {WEB: ONE}
+
+
+def test_two_copies_of_a_registry_do_not_fight(site: Site, server: MockNameServer) -> None:
+    restored = site.service()
+    site.publisher.bring("a", want(5, {WEB: ONE}))
+    restored.bring("a", want(3, {WEB: TWO}, "second"))
+    for epoch_before in range(2):
+        with pytest.raises(HostRefused, match="another copy of this registry, of epoch 'second'"):
+            site.publisher.bring("a", want(6 + epoch_before, {WEB: ONE}))
+    assert server.names == {WEB: TWO}
+    assert restored.bring("a", want(4, {WEB: THREE}, "second")).changed == 1
+
+
+def test_a_zone_that_is_changed_all_the_time() -> None:
+    class Changed(MockNameServer):
+        def send(self, zone: str, message: Message) -> bool:
+            return False
+
+    site = Site(Changed("a"))
+    with pytest.raises(TryAgain, match="only one service may publish it"):
+        site.publisher.bring("a", want(1, {WEB: ONE}))
+    assert site.servers["a"].read_whole == ATTEMPTS
+
+
+def test_nothing_more_is_sent_once_the_service_ends(site: Site, server: MockNameServer) -> None:
+    site.publisher.close()
+    with pytest.raises(TryAgain, match="this service ends"):
+        site.publisher.bring("a", want(1, {WEB: ONE}))
+    assert server.updates == 0
+
+
+# -- chance
+
+
+class Killed(BaseException):
+    """The service is no more."""
+
+
+class Hazard:
+    """Speak with a server as one service does, until that is killed, an answer is lost, or another service comes in between."""
+
+    def __init__(self, server: MockNameServer, chance: random.Random, between: list[Publisher], wanted: list[Wanted]) -> None:
+        self._server, self._chance, self._between, self._wanted = server, chance, between, wanted
+
+    def read(self, zone: str) -> There:
+        found = self._server.read(zone)
+        self._meanwhile()
+        return found
+
+    def send(self, zone: str, message: Message) -> bool:
+        self._meanwhile()
+        if self._chance.random() < 0.1:
+            raise Killed
+        self._server.lost = int(self._chance.random() < 0.1)
+        return self._server.send(zone, message)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _meanwhile(self) -> None:
+        if self._between and self._chance.random() < 0.2:
+            other = self._between.pop()
+            attempted(other, self._chance.choice(self._wanted[-3:]))
+            self._between.append(other)
+
+
+def attempted(publisher: Publisher, wanted: Wanted) -> bool:
+    try:
+        publisher.bring("a", wanted)
+    except (TryAgain, HostRefused, Killed):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_happens_a_name_has_one_address_that_it_was_given(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two services, killed at any message, with answers lost: each name that is to be there throughout is, at an address of its own.
+
+    Where the zone says a generation it holds exactly that generation's names.
+    """
+    monkeypatch.setattr(plan, "LARGEST", 150)
+    chance = random.Random(seed)
+    names = {f"guest{number}.console.{ZONE}": ONE for number in range(8)}
+    steady = set(list(names)[:5])
+    history = [want(1, dict(names))]
+
+    def seen(server: MockNameServer) -> None:
+        assert server.mark is not None
+        if server.mark.part == 0:
+            (told,) = (each for each in history if each.generation == server.mark.generation)
+            assert server.names == dict(told.names)
+        for name in steady if full else ():
+            assert server.names[name] in {each.names[name] for each in history}
+
+    full = False
+    server = MockNameServer("a", seen)
+    first = Publisher(("a",), lambda _name: server, lambda: 0.0)
+    first.bring("a", history[0])
+    full = True
+    third = Publisher(("a",), lambda _name: Hazard(server, chance, [], history), lambda: 0.0)
+    services = [Publisher(("a",), lambda _name, each=each: Hazard(server, chance, each, history), lambda: 0.0) for each in ([], [third])]  # type: ignore[misc]
+    for generation in range(2, 25):
+        for name in chance.sample(sorted(names), 3):
+            names[name] = f"fd00:1:2:{chance.randrange(1, 9)}::{generation}:0"
+        current = dict(names)
+        for name in sorted(set(names) - steady):
+            if chance.random() < 0.4:
+                del current[name]
+        history.append(want(generation, current))
+        for service in services:
+            if chance.random() < 0.7:
+                attempted(service, chance.choice(history[-2:]))
+    for _ in range(100):
+        if attempted(services[0], history[-1]):
+            break
+    assert server.mark == history[-1].mark and server.names == dict(history[-1].names)
+
+
+def test_the_mark_is_of_who_publishes(site: Site, server: MockNameServer) -> None:
+    site.publisher.bring("a", want(1, {WEB: ONE}))
+    assert server.mark == Mark(OWNER, "first", 1)
