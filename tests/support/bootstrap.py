@@ -62,6 +62,7 @@ PROGRAMS = {
         "sysctl": "procps",
         "openssl": "openssl",
         "chromium": "chromium",
+        "qemu-system-x86_64": "qemu-system-x86",
     },
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "modprobe": "kmod", "script": "bsdutils", "file": "file"},
     "demo": {
@@ -77,9 +78,9 @@ PROGRAMS = {
 }
 
 #: Debian packages that are only unpacked in the cache, never installed: Ganeti's own scripts, with which ours are compared; promtool, whose
-#: package would start a service; etcd, whose package would, too.
+#: package would start a service; etcd, BIRD and FRR, whose packages would, too.
 UNPACKED = {
-    "kernel": ("ganeti-3.0", "prometheus", "etcd-server", "etcd-client"),
+    "kernel": ("ganeti-3.0", "prometheus", "etcd-server", "etcd-client", "bird2", "libssh-gcrypt-4", "frr", "libyang2"),
     "cluster": ("etcd-server",),
     "vm": ("ganeti-3.0",),
 }
