@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.model import keys
 from netregistry.model.nic import Nic
+from netregistry.model.node import Node
 from netregistry.pages.html import moment, shown
 from netregistry.pages.order import name_of
 
@@ -22,10 +23,11 @@ NONE = "\N{EN DASH}"
 
 
 class Link(NamedTuple):
-    """Something that has a page; "" for the path: it has none."""
+    """Something that has a page; "" for the path: it has none. ``virtual``: it is a node of a mock cloud."""
 
     path: str
     name: str
+    virtual: bool = False
 
 
 class Field(NamedTuple):
@@ -60,7 +62,12 @@ class Done(NamedTuple):
 def link(view: View, key: str) -> Link:
     """Give what is at a key, by its name; what is there no more has no page."""
     value = view.get(key)
-    return Link(f"/{key}", name_of(value)) if value is not None else Link("", key.partition("/")[2])
+    return Link(f"/{key}", name_of(value), is_virtual(value)) if value is not None else Link("", key.partition("/")[2])
+
+
+def is_virtual(value: object) -> bool:
+    """Tell whether it is a node that is none: nothing really runs there, and every page says so beside its name."""
+    return isinstance(value, Node) and value.kind == "virtual"
 
 
 def done(view: View, entry: Mapping[str, Any]) -> Done:

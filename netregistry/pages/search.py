@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from netregistry.model import keys, kinds
 from netregistry.model.claim import Claim
 from netregistry.model.codec import Invalid, read
+from netregistry.pages.entries import is_virtual
 from netregistry.pages.order import name_of
 from netregistry.service import filters
 from netregistry.service.filters import Sight
@@ -23,12 +24,13 @@ BY_NAME = {each.name: each for each in filters.NICS}
 
 
 class Hit(NamedTuple):
-    """Something found. ``path``: of its page, "" for none; ``text``: what of it was looked for."""
+    """Something found. ``path``: of its page, "" for none; ``text``: what of it was looked for; ``virtual``: see Link."""
 
     kind: str
     path: str
     name: str
     text: str
+    virtual: bool = False
 
 
 class Found(NamedTuple):
@@ -93,4 +95,4 @@ def _hit(view: View, key: str, text: str) -> Hit:
         what, last = rest.rpartition("/")[2], view.nic(value.last) if value.last else None
         return Hit(kind, f"/{keys.nic(last.uuid)}" if last else "", what, why)
     name = name_of(value)
-    return Hit(kind, f"/{key}", name, "" if text == name.lower() else text)
+    return Hit(kind, f"/{key}", name, "" if text == name.lower() else text, is_virtual(value))

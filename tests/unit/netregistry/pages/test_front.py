@@ -75,6 +75,19 @@ def test_what_each_page_says(service: Served, filled: dict[str, str]) -> None:
     assert service.service.figures.faults == 0
 
 
+def test_a_node_of_a_mock_cloud_is_nowhere_without_its_flag(service: Served, filled: dict[str, str]) -> None:
+    nic, node = filled["nic"], filled["node"]
+    lists = ("/nodes", f"/nodes/{node}", "/nics", f"/nics/{nic}", f"/nics?node={node}")
+    paths = (*lists, f"/nodes/{node}/history", "/history", "/find?text=node0")
+    texts = {path: look(service, path).text for path in paths}
+    assert all("node0" in text and "node0 virtual" not in text for text in texts.values()), texts
+    service.client(f"node:{node}").change("PATCH", f"nodes/{node}", {"kind": "virtual"})
+    for path in paths:
+        text = look(service, path).text.partition(" \N{MIDDLE DOT} registry")[2]
+        assert "node0 virtual" in text, (path, text)
+        assert path not in lists or not re.search("node0(?! virtual)", text), (path, text)
+
+
 @pytest.mark.parametrize("typed", ["web1/0", "WEB", "aa-00-00-00-00-01", "AA:00:00", "192.0.2.2", " web1 "])
 def test_a_nic_is_found_as_somebody_types_it(service: Served, filled: dict[str, str], typed: str) -> None:
     assert f"/nics/{filled['nic']}" in look(service, f"/find?text={typed.replace(' ', '%20')}").links
