@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netcommon.host.api.facts import AF_INET, Address, Link
 from netcommon.host.simulated import address
 from netcommon.host.simulated.host import MemoryHost
+from netcommon.settings.model import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,6 +63,7 @@ def build(profile: Profile, boot: str, number: int, admin: Admin | None = None, 
         host.add_ovs_bridge(switch)
     for setting in FORWARDING:
         host.kernel.settings.write(f"net/{setting}", "1")
+    host.files.folders |= {*Settings().folders}  # an administrator has made those of DHCP servers
     return host
 
 

@@ -1,16 +1,19 @@
-"""Hold what protects and limits the guest of a NIC against its node's kernel: its routes, spoof guard, firewall, node access, rates, port.
+"""Hold what is wanted of a NIC against its node: what protects and limits its guest, and leads to it.
 
-It is looked for in the tables of the kernel, and in those of Open vSwitch.
+It is looked for in the tables of the kernel, and in those of Open vSwitch; mockcloud.in_device and mockcloud.in_dhcp have the rest.
 """
 
 from __future__ import annotations
 
 import struct
+from ipaddress import ip_network
 from socket import inet_pton
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.in_device import blackholes, looks, of_device, table_of
+from mockcloud.in_dhcp import of_dhcp
 from mockcloud.in_switch import of_switch
-from mockcloud.wanted import OF_ADDRESSES, OF_GUARD, wanted_by
+from mockcloud.wanted import OF_ADDRESSES, OF_GUARD
 from netcommon.host.api.datapath import UNICAST
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.options.addresses import Addresses, link_local
@@ -19,19 +22,21 @@ from netcommon.options.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from mockcloud.left_over import Running
     from mockcloud.node import MockNode
     from mockcloud.wanted import Wanted
     from netcommon.host.api.facts import Link, Route
     from netcommon.host.api.host import View
     from netcommon.settings.model import Settings
 
+GUARD = "netcommon-guard-"  #: tables of spoof guards begin so
 FIREWALL = "netcommon-fw-"  #: tables of profiles begin so
 ACCESS = "netcommon-access"  #: the table of node_access; that of family bridge has -bridge behind it
 INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 PROTOCOLS = {"tcp": 6, "udp": 17}
 LENGTHS = {AF_INET: "/32", AF_INET6: "/128"}  #: of a route to one host
-#: Options of a port of a bridge, and the kernel's names of them.
-PORT = {"isolated": "isolated", "mcast_flood": "mcast_flood", "mcast_fast_leave": "fastleave", "mcast_to_unicast": "mcast_to_unicast"}
+INPUT, INGRESS, POSTROUTING = 1, 0, 4  #: hooks: of inet and bridge, of netdev, of bridge (linux/netfilter.h, linux/netfilter_bridge.h)
+DELIVERY = "netcommon-delivery"  #: the table of what bridges deliver to guarded guests, of family bridge
 
 
 def host_routes(view: View) -> Iterator[Route]:
@@ -40,26 +45,39 @@ def host_routes(view: View) -> Iterator[Route]:
         yield from (route for route in view.routes(family) if route.type == UNICAST and route.destination.endswith(length))
 
 
-def lacking(node: MockNode, item: Mapping[str, Any], interface: Mapping[str, Any], link: Link, settings: Settings) -> Iterator[str]:
-    """Say what is not so of a NIC that runs. ``item``, ``interface``: see wanted_by."""
-    wanted, mode = wanted_by(item, interface, settings), interface["nic"]["mode"]
+def lacking(node: MockNode, running: Running, interface: Mapping[str, Any], settings: Settings) -> Iterator[str]:
+    """Say what is not so of a NIC that runs. ``interface``: as its guest was started."""
+    wanted, nic, link, told = running
+    mode = nic["mode"]
     if wanted.refused:
         return
     with node.inside:
         view = node.machine.view()
         if not wanted.unsure & OF_ADDRESSES:
-            table = view.table(interface["nic"]["link"] or "main")
+            table = view.table(nic["link"] or "main")
             yield from _of_routes(view, wanted.addresses if mode == "routed" else Addresses(), link, table)
+            if mode == "routed" and wanted.options.blackhole and "blackhole" not in wanted.unsure:
+                yield from _of_blackholes(view, wanted, table_of(view, nic["link"]))
+        yield from of_device(view, wanted, link, nic, told)
+        yield from of_dhcp(view, wanted, link, interface, told, settings, node.paths.etc)
         port = view.ovs_port(link.name) if mode == "openvswitch" else None
         if port is not None:
-            yield from of_switch(view, wanted, port, interface["nic"])
-        switch = view.ovs_switch(interface["nic"]["link"]) if port is not None else None
+            yield from of_switch(view, wanted, port, nic)
+        switch = view.ovs_switch(nic["link"]) if port is not None else None
         if mode in ("bridged", "routed") or (switch is not None and not switch.userspace):  # what the kernel forwards it filters, too
             yield from _said(wanted, _of_kernel(view, wanted, link, mode))
-            if mode == "bridged":
-                yield from _of_port(view, wanted, link)
             if wanted.options.spoof_guard and not wanted.unsure & OF_GUARD:
-                yield from _of_guard(view, wanted, link, interface["nic"]["mac"], mode)
+                yield from _of_guard(view, wanted, link, nic["mac"], mode)
+
+
+def _of_blackholes(view: View, wanted: Wanted, table: int) -> Iterator[str]:
+    """Behind each of a guest's routes there is one that leads nowhere: of the next metric, for the kernel takes the least."""
+    metrics = {AF_INET: 1, AF_INET6: 1025}  # of the guest's own 0, and in IPv6 the kernel's usual one
+    has = {(each.destination, each.metric) for each in blackholes(view) if each.table == table}
+    for family, metric in metrics.items():
+        for each in wanted.addresses.destinations(family):
+            if (each, metric) not in has:
+                yield f"blackhole = true is wanted, and none is behind its route of {each}"
 
 
 def _of_routes(view: View, wanted: Addresses, link: Link, table: int | None) -> Iterator[str]:
@@ -83,7 +101,8 @@ def _said(wanted: Wanted, holds: Mapping[str, bool]) -> Iterator[str]:
 def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, bool]:
     """Tell by name which options are in force in the kernel's tables, and nothing more than they say."""
     options, has = wanted.options, dict[str, bool]()
-    guarded = any(link.name == each.device and each.table.startswith("netcommon-guard-") for each in view.nft_chains(NETDEV))
+    guards = [each for each in view.nft_chains(NETDEV) if link.name == each.device and each.table.startswith(GUARD)]
+    guarded = any(each.hook == INGRESS and not each.empty for each in guards)
     has["spoof_guard"] = guarded == options.spoof_guard
     key = struct.pack("=I", link.index)
     profiles = {
@@ -96,9 +115,10 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
     }
     has["firewall"] = profiles == {options.firewall} - {"unprotected"}
     reached = _reached(options.node_access)
+    limited = {family: reached if mode == "bridged" or (mode == "routed" and family == INET) else set() for family in (INET, BRIDGE)}
     has["node_access"] = all(
-        _let_in(view, family, key) == (reached if mode == "bridged" or (mode == "routed" and family == INET) else set())
-        for family in (INET, BRIDGE)
+        _let_in(view, family, key) == services and (not services or looks(view, family, _access(family), INPUT, "nics"))
+        for family, services in limited.items()
     )
     if mode != "openvswitch":
         shaper = view.root_qdisc(link.index)
@@ -117,34 +137,36 @@ def _reached(services: tuple[str, ...]) -> set[tuple[str, bytes]]:
     return found
 
 
+def _access(family: int) -> str:
+    return ACCESS if family == INET else f"{ACCESS}-bridge"
+
+
 def _let_in(view: View, family: int, key: bytes) -> set[tuple[str, bytes]]:
     """Give the sets, each with the rest of a key, in which a device is."""
-    elements = view.nft_elements(family, ACCESS if family == INET else f"{ACCESS}-bridge")
+    elements = view.nft_elements(family, _access(family))
     return {(each.set, each.key[4:]) for each in elements if each.set in ("nics", "services", "ping") and each.key[:4] == key}
-
-
-def _of_port(view: View, wanted: Wanted, link: Link) -> Iterator[str]:
-    """Say what a port of a bridge does otherwise than is wanted."""
-    port = view.port(link.index)
-    for name, field in PORT.items() if port is not None else ():
-        value = getattr(wanted.options, name)
-        if getattr(port, field) != value and name not in wanted.unsure:
-            yield f"{name} = {shown(name, value)} is wanted, and its port does otherwise"
 
 
 def _of_guard(view: View, wanted: Wanted, link: Link, mac: str, mode: str) -> Iterator[str]:
     """Say what a spoof guard lets pass that it should not, or does not let pass that it should."""
     has: dict[str, set[bytes]] = {}
+    limits, ranges = set[int](), list[tuple[bytes, bytes]]()
     for table in view.nft_tables(NETDEV):
-        for element in view.nft_elements(NETDEV, table.name) if table.name.startswith("netcommon-guard-") else ():
+        for element in view.nft_elements(NETDEV, table.name) if table.name.startswith(GUARD) else ():
             if element.key[:4] == struct.pack("=I", link.index):
                 has.setdefault(element.set, set()).add(element.key[4:])
+                ranges += [(element.key[4:], element.end[4:])] if element.set in ("prefixes4", "prefixes6") else []
+                limits |= {element.limit} if element.set == "new-sources" else set()
     known, options = wanted.addresses, wanted.options
-    macs = {bytes.fromhex(mac.replace(":", "")) + bytes(2)} if mac else set[bytes]()
+    macs = {_of_mac(mac)} if mac else set[bytes]()
     yield from () if has.get("macs", set()) == macs else ("its guard knows another MAC",)
     hosts = {"ipv4": {inet_pton(AF_INET, each) for each in known.ipv4}, "ipv6": {inet_pton(AF_INET6, each) for each in known.ipv6}}
     own = {inet_pton(AF_INET6, each) for each in filter(None, (link_local(mac) if mac else "",))}
     yield from (f"its guard knows other addresses of {name}" for name, each in hosts.items() if has.get(name, set()) - own != each - own)
+    prefixes = [*map(_range, (*known.prefixes4, *known.prefixes6))]
+    yield from () if _same(ranges, prefixes) else ("its guard knows other prefixes",)
+    vlans = {struct.pack("!H2x", vid) for vid in (wanted.vlan.trunks if mode != "routed" else ())}
+    yield from () if has.get("vlans", set()) == vlans else ("its guard knows other VLANs",)
     anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
     free = {
         "free-mac": options.allow_mac_spoofing or not mac,
@@ -153,6 +175,37 @@ def _of_guard(view: View, wanted: Wanted, link: Link, mac: str, mode: str) -> It
         "free-dhcp": options.allow_dhcp_spoofing,
         "free-type": options.allow_restricted_traffic,
         "free-query": options.allow_mcast_router,
+        "any-link-local": anything or options.link_local == "any" or not mac,
         "no-mac": not mac,
     }
-    yield from (f"its guard says {name}" for name, may in free.items() if name in has and not may)
+    yield from (f"its guard says {'' if name in has else 'not '}{name}" for name, may in free.items() if (name in has) != may)
+    vague = free["free-ipv4"] or free["free-ipv6"] or free["any-link-local"] or known.prefixes4 or known.prefixes6
+    limit = {options.new_sources} - {0} if vague and not anything else set()
+    yield from () if limits == limit else (f"new_sources = {options.new_sources} is wanted, and its guard has {limits or 'no limit'}",)
+    if mode == "bridged" and "allow_unfiltered_promisc" not in wanted.unsure:
+        yield from _of_delivery(view, not options.allow_unfiltered_promisc and bool(mac), link, macs)
+
+
+def _of_delivery(view: View, wanted: bool, link: Link, macs: set[bytes]) -> Iterator[str]:
+    """Say whether a bridge delivers frames for others to a guest that is to get none."""
+    key = struct.pack("=I", link.index)
+    has = {each.key[4:] for each in view.nft_elements(BRIDGE, DELIVERY) if (each.set, each.key[:4]) == ("own", key)}
+    if has != (macs if wanted else set()) or (wanted and not looks(view, BRIDGE, DELIVERY, POSTROUTING, "own")):
+        yield f"allow_unfiltered_promisc = {str(not wanted).lower()} is wanted, and {'not' if wanted else 'something is'} there"
+
+
+def _range(prefix: str) -> tuple[bytes, bytes]:
+    """Give the first and the last address of a prefix."""
+    network = ip_network(prefix)
+    return network.network_address.packed, network.broadcast_address.packed
+
+
+def _same(ranges: list[tuple[bytes, bytes]], prefixes: list[tuple[bytes, bytes]]) -> bool:
+    """Tell whether ranges are of these prefixes and of no more: of two that overlap the wider one is both."""
+    every = all(any(first <= one and last <= end for first, end in ranges) for one, last in prefixes)
+    return every and all(each in prefixes for each in ranges)
+
+
+def _of_mac(mac: str) -> bytes:
+    """Give a MAC as a set has it."""
+    return bytes.fromhex(mac.replace(":", "")) + bytes(2)

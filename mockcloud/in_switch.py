@@ -1,4 +1,4 @@
-"""Hold a port of Open vSwitch against what is wanted of its NIC: its VLANs, its identifiers, its rates, the flows of its spoof guard."""
+"""Hold a port of Open vSwitch against what is wanted of its NIC: its VLANs, identifiers, rates, and the flows of its spoof guard."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.wanted import OF_GUARD
+from netcommon.host.api.facts import FLOW_MARK, FLOW_MARK_MASK
 from netcommon.options.addresses import link_local
 from netcommon.options.shown import shown
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from netcommon.host.api.facts import Flow, OvsPort
     from netcommon.host.api.host import View
 
+#: vlan_mode by whether a port has VLANs without a tag, and with one (ovs-vswitchd.conf.db(5)).
+MODES = {(False, False): "", (True, False): "access", (False, True): "trunk", (True, True): "native-untagged"}
+IDS = frozenset({"attached-mac", "iface-id", "iface-status", "vm-uuid"})  #: by which others know the guest behind a port
+FRAME, SHARE = 524, 10  #: kbit: what a guest hands over as one frame, 64 KiB; a policer drops what is longer than its burst
+GUARDED = 65000  #: the lowest priority of a guard's flows, which are all in table 0 (docs/openvswitch.md)
+PRIORITY, TABLE = re.compile(r"\bpriority=([0-9]+)", re.ASCII), re.compile(r"\btable=([0-9]+)", re.ASCII)
 KBIT = 1000  #: Open vSwitch counts what a guest sends in these
 ANYBODY = {"::", "0.0.0.0", "fe80::/10"}  # noqa: S104 - senders that each guest may be, as the guard knows them
 MAC, IPV4, IPV6 = (re.compile(rf"\b{field}=([0-9a-f:./]+)", re.ASCII) for field in ("dl_src", "nw_src", "ipv6_src"))
@@ -26,27 +33,50 @@ def of_switch(view: View, wanted: Wanted, port: OvsPort, nic: Mapping[str, Any])
     options = wanted.options
     if (port.tag, sorted(port.trunks)) != (wanted.vlan.access, sorted(wanted.vlan.trunks)):
         yield f"VLANs {wanted.vlan or 'none'} are wanted, and its port has tag {port.tag} and trunks {[*port.trunks]}"
-    ids = dict(port.interface_ids)
-    if (port.owner, ids.get("iface-id"), ids.get("attached-mac", "")) != (nic["uuid"], nic["uuid"], nic["mac"]):
+    vlan_mode = MODES[wanted.vlan.access is not None, bool(wanted.vlan.trunks)]
+    if port.vlan_mode != vlan_mode:
+        yield f"its port has the vlan_mode {port.vlan_mode or 'none'}, and {vlan_mode or 'none'} is wanted"
+    if port.error or port.ofport < 1:
+        yield f"Open vSwitch does not have its device: {port.error or 'without a number'}"
+    ids, owner = dict(port.interface_ids), {"iface-id": nic["uuid"], "iface-status": "active"}
+    owner |= {name: value for name, value in (("attached-mac", nic["mac"]), ("vm-uuid", nic["instance"])) if value}
+    if port.owner != nic["uuid"] or {name: ids[name] for name in ids if name in IDS} != owner:
         yield f"its port says that it is of {port.owner}, {ids}"
+    if not dict(port.external_ids).get("netcommon-instance", "").startswith(nic["instance"]):
+        yield f"its port says that it is of another guest than {nic['instance']}"
+    if port.policing and port.burst < max(FRAME, port.policing // SHARE):
+        yield f"its port takes {port.burst} kbit at once, and more is sent as one frame, or in a tenth of a second"
     rates = {"rate_in": (port.shaping, options.rate_in // KBIT * KBIT), "rate_out": (port.policing, options.rate_out // KBIT)}
     for name, (has, value) in rates.items():
         if has != value and name not in wanted.unsure:
             yield f"{name} = {shown(name, getattr(options, name))} is wanted, and its port has {has or 'none'}"
     if not wanted.unsure & {*OF_GUARD, "flows"}:
-        yield from _of_flows(view.flows_from(port.bridge, port.ofport), wanted, nic["mac"])
+        flows = [each for each in view.flows_from(port.bridge, port.ofport) if each.cookie & FLOW_MARK_MASK == FLOW_MARK]
+        of_guard = [each for each in flows if _of_the_guard(each.text)]
+        yield from _of_flows(of_guard, wanted, nic["mac"])
+        if bool(options.flows) != (len(flows) > len(of_guard)):
+            yield f"flows = {shown('flows', options.flows)} is wanted, and {'not' if options.flows else 'something is'} there"
+
+
+def _of_the_guard(text: str) -> bool:
+    table, priority = TABLE.search(text), PRIORITY.search(text)
+    return (table is None or table[1] == "0") and priority is not None and int(priority[1]) >= GUARDED
 
 
 def _of_flows(flows: Sequence[Flow], wanted: Wanted, mac: str) -> Iterator[str]:
     """Say what the flows of a guard let pass that they should not, or do not let pass that they should."""
     options, known = wanted.options, wanted.addresses
     if not options.spoof_guard:
-        if flows and not options.flows:
+        if flows:
             yield f"spoof_guard = false is wanted, and {len(flows)} flows are there"
         return
     if not flows:
         yield "spoof_guard = true is wanted, and no flow is there"
         return
+    dropped = " ".join(each.text for each in flows if each.text.endswith("actions=drop"))
+    for name, sign in (("allow_dhcp_spoofing", "tp_src=67"), ("allow_mcast_router", "icmp_type=130")):
+        if getattr(options, name) == (sign in dropped):
+            yield f"{name} = {shown(name, getattr(options, name))} is wanted, and its flows do otherwise"
     anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
     passing = [each.text for each in flows if not each.text.endswith("actions=drop")]
     of_link = link_local(mac) if mac else ""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.hardware import TAP
 from mockcloud.in_force import host_routes, lacking
-from mockcloud.wanted import settings_of, wanted_by
+from mockcloud.left_over import Running, left_over
+from mockcloud.wanted import settings_of, told_of, wanted_by
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 from runtime.folder import TEMPORARY
@@ -227,6 +228,7 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     reports: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for each in client.all("reports"):
         reports.setdefault(each["report"]["nic"], []).append((each["node"], each["report"]))
+    networks = {each["network"]["uuid"]: each["network"] for each in client.all("networks")}
     held = {tuple(each["key"].split("/")[1:]): each["claim"]["holder"] for each in client.all("claims", standing="held")}
     twice = Counter((_scope(each["nic"]), value) for each in wanted.values() for value in _own(each["nic"]))
     yield from (f"{value} is wanted by {number}" for (_scope_of, value), number in twice.items() if number > 1)
@@ -241,6 +243,7 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
         links = _tables(cloud.nodes[node]).links if node in cloud.nodes else {}
         taps = {name for name, link in links.items() if link.kind == "tun" and TAP.fullmatch(name)}
         settings = settings_of(cloud.nodes[node]) if node in cloud.nodes else None
+        here = list[Running]()
         for path in sorted((folder / "vms").glob("*.json")):
             vm = _vm(path)
             if vm is None:
@@ -265,8 +268,10 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
                 if vm["state"] == "running":
                     yield from _running(cloud.nodes.get(node), folder, vm, each, place, records.pop(uuid, None), label)
                     link = links.get(each["tap"])
-                    if link is not None and link.index == each["device"] and not each.get("unset") and settings is not None:
-                        missing = lacking(cloud.nodes[node], wanted[uuid], each, link, settings)
+                    if link is not None and link.index == each["device"] and settings is not None:
+                        about = wanted_by(wanted[uuid], each, settings), told_of(each, networks, settings)
+                        here.append(Running(about[0], each["nic"], link, about[1]))
+                        missing = lacking(cloud.nodes[node], here[-1], each, settings) if not each.get("unset") else ()
                         yield from (f"{label}: {text}" for text in missing)
                     if [(where, report["state"], report["tap"]) for where, report in said] != [(node, "running", each["tap"])]:
                         yield f"{label} is {said} by the registry"
@@ -277,6 +282,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
             if vm["state"] == "running":
                 processes.discard(str(vm["pid"]))
                 taps -= {each["tap"] for each in vm["interfaces"]}
+        if node in cloud.nodes:
+            yield from (f"{node}: {text}" for text in left_over(cloud.nodes[node], here))
         yield from (f"record {uuid} on {node} is nobody's" for uuid in records)
         yield from (f"process {pid} on {node} is nobody's" for pid in processes)
         yield from (f"{tap} on {node} is nobody's" for tap in taps)
@@ -386,7 +393,8 @@ def _cannot(
             refused = "".join(report["refused"] for report in reports.get(uuid, ()) if report["node"] == guest.node)
             if not refused or uuid not in wanted or guest.node not in cloud.nodes:
                 continue
-            if wanted_by(wanted[uuid], each, settings_of(cloud.nodes[guest.node])).refused.startswith(refused):
+            why = wanted_by(wanted[uuid], each, settings_of(cloud.nodes[guest.node])).refused
+            if why and (refused.startswith(why) or why.startswith(refused)):
                 yield guest.node, uuid
 
 

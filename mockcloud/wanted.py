@@ -15,7 +15,6 @@ from netcommon.options.addresses import Addresses, addresses_of
 from netcommon.options.model import Options
 from netcommon.options.sources import options_of
 from netcommon.options.tags import KINDS, PROFILES
-from netcommon.plan.planner import plan
 from netcommon.settings import parse
 from netcommon.settings.model import Settings
 from netregistry.model.codec import read
@@ -34,10 +33,31 @@ OF_ADDRESSES = frozenset({"addresses", "prefixes", "eui64"})  #: options that gi
 #: Options that say what a guest may send.
 OF_GUARD = OF_ADDRESSES | {"spoof_guard", *(name for name in Options._fields if name.startswith("allow_"))}
 
+FIREWALL_BIT, ACCESS_BIT = 0x80000000, 0x40000000  #: of packets' marks, which such NICs need for themselves (docs/routed.md)
+FIELDS = ("gateway", "gateway6", "resolvers", "search", "routes", "mtu")  #: of a network, which guests are told
+
+
+class Told(NamedTuple):
+    """Hold what is said of a NIC's network: what its guests are told, and whom the node plays. ``by_somebody``: beside its hypervisor.
+
+    ``shifted``: the hypervisor said something else when the guest was started than the registry does now, so guests are told either.
+    """
+
+    name: str = ""
+    uuid: str = ""
+    gateway: str = ""
+    gateway6: str = ""
+    resolvers: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()  #: prefix, and the address of the router to it
+    mtu: int = 0
+    by_somebody: bool = False
+    shifted: bool = False
+
 
 class Wanted(NamedTuple):
     """Hold what is wanted of a NIC that runs. ``unsure``: options of which a value may be in force, or may not be yet, or no more.
-    ``refused``: why a node cannot do it; then what was wanted before is in force.
+    ``refused``: how that begins which a node says that cannot do it; then what was wanted before is in force.
     """
 
     options: Options
@@ -63,10 +83,52 @@ def wanted_by(item: Mapping[str, Any], interface: Mapping[str, Any], settings: S
     unsure |= {each.name for each in said if each.until}
     try:
         options = options_of(made, settings)
-        plan(made, settings)
-        return Wanted(options, addresses_of(made, options), unsure, made.vlan)
+        wanted = Wanted(options, addresses_of(made, options), unsure, made.vlan)
     except NetcommonError as error:
         return Wanted(Options(), Addresses(), unsure, refused=str(error))
+    return wanted._replace(refused=_impossible(wanted, interface["nic"], settings))
+
+
+def _impossible(wanted: Wanted, nic: Mapping[str, Any], settings: Settings) -> str:
+    """Say how a node's refusal begins of what no node can do, "" where each can (docs/options.md): the variable, or the setting."""
+    options, mode = wanted.options, nic["mode"]
+    walled = {FIREWALL_BIT: options.firewall != "unprotected", ACCESS_BIT: options.node_access != ("all",)}
+    if mode == "openvswitch" and any(walled.values()):
+        return f"MODE={mode!r}"
+    if mode == "routed" and not wanted.addresses.families:
+        return "IP="
+    if any(needed and settings.rule_mark & bit for bit, needed in walled.items()):
+        return "[rules] mark"
+    known_by_mac = options.dhcp != "none" or (mode == "bridged" and options.static_fdb)
+    if (known_by_mac and not nic["mac"]) or (mode == "routed" and options.tap_mac and options.tap_mac == nic["mac"]):
+        return "MAC="
+    return ""
+
+
+def told_of(interface: Mapping[str, Any], networks: Mapping[str, Mapping[str, Any]], settings: Settings) -> Told:
+    """Give what is said of the network of a NIC. ``networks``: those of the registry by UUID; they are stronger than settings.
+
+    A gateway that the hypervisor has given is the strongest (docs/dhcp.md).
+    """
+    given, uuid = interface["network"] or {}, interface["nic"]["network"]
+    name = given.get("name", "")
+    tables = [key for key in settings.network_fields if key == name] + [key for key in settings.network_fields if key.lower() == uuid]
+    fields: dict[str, Any] = {}
+    for key in filter(None, tables):
+        fields |= settings.network_fields[key]
+    fields = {field: tuple(value.items()) if field == "routes" else value for field, value in fields.items()}
+    said = networks.get(uuid, {})
+    fields |= {field: _plain(said[field]) for field in FIELDS if said.get(field)}
+    shifted = {field: given.get(field, "") for field in ("gateway", "gateway6")} != {
+        field: fields.get(field, "") for field in ("gateway", "gateway6")
+    }
+    fields |= {field: given[field] for field in ("gateway", "gateway6") if given.get(field)}
+    return Told(name or said.get("name", ""), uuid, **fields, by_somebody=bool(said) or any(tables), shifted=shifted)
+
+
+def _plain(value: Any) -> Any:
+    """Give a field of the registry's JSON as Told has it."""
+    return tuple((each["prefix"], each["via"]) if isinstance(each, dict) else each for each in value) if isinstance(value, list) else value
 
 
 def _pending(now: Mapping[str, Any], then: Mapping[str, Any], settings: Settings) -> frozenset[str]:

@@ -36,6 +36,7 @@ def built(like: MemoryHost, paths: Paths, tables: Mapping[str, int]) -> Namespac
     _show_proc(paths)
     place = Place()
     host = NamespaceHost(paths, identity.boot, identity.netns, place)
+    host.simulated_files.folders |= like.files.folders
     try:
         with place:
             _build(host, like)

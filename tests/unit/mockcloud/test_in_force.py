@@ -24,7 +24,7 @@ from mockcloud.stored import vm_uuid
 from mockcloud.sysinfo import node_uuid
 from netcommon.features.base import Part
 from netcommon.host.api.datapath import ANYCAST, LOCAL
-from netcommon.host.api.facts import AF_INET, AF_INET6, Route
+from netcommon.host.api.facts import AF_INET, AF_INET6, OvsPort, Route
 from netcommon.operations.access import NodeAccess
 from netcommon.operations.flows import FlowsEnd
 from netcommon.operations.guard import rules as guard_rules
@@ -196,6 +196,9 @@ ON_A_SWITCH: dict[str, tuple[dict[str, Any], str]] = {
     "address": ({"ip": "203.0.113.99"}, "its flows know another address of IPv4: 203.0.113.99"),
     "any MAC": ({"allow_mac_spoofing": True}, "its flows know another MAC: none"),
     "any address": ({"allow_ip_spoofing": True}, "its flows know another address of IPv4: none"),
+    "DHCP": ({"allow_dhcp_spoofing": True}, "allow_dhcp_spoofing = false is wanted, and its flows do otherwise"),
+    "queries": ({"allow_mcast_router": True}, "allow_mcast_router = false is wanted, and its flows do otherwise"),
+    "guest": ({"instance": "web2"}, "its port says that it is of another guest than web1"),
 }
 
 
@@ -205,6 +208,57 @@ def test_what_is_otherwise_on_a_switch_is_seen(switched: MockCloud, monkeypatch:
     monkeypatch.setattr(openvswitch, "plan", planned(**instead))
     on_a_switch(switched)
     assert f"web1/0 on {FIRST}: {says}" in wrong(switched)
+
+
+#: What is changed of a port by hand, and what is said then of the first NIC.
+EDITED: dict[str, tuple[Callable[[OvsPort], OvsPort], str]] = {
+    "vlan_mode": (lambda port: port._replace(vlan_mode="access"), "its port has the vlan_mode access, and native-untagged is wanted"),
+    "tag": (lambda port: port._replace(tag=5), "VLANs .7:8:9 are wanted, and its port has tag 5 and trunks [8, 9]"),
+    "number": (lambda port: port._replace(ofport=-1, error="no device"), "Open vSwitch does not have its device: no device"),
+    "burst": (
+        lambda port: port._replace(burst=10),
+        "its port takes 10 kbit at once, and more is sent as one frame, or in a tenth of a second",
+    ),
+    "owner": (lambda port: port._replace(external_ids=()), "its port says that it is of another guest than web1"),
+    "shaping": (lambda port: port._replace(shaping=5000), "rate_in = 8mbit is wanted, and its port has 5000"),
+}
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_a_port_that_is_edited_is_seen(switched: MockCloud, name: str) -> None:
+    on_a_switch(switched)
+    switch = switched.nodes[FIRST].host.switch
+    port = switch.real("tap0")
+    assert port is not None
+    edit, says = EDITED[name]
+    switch.amend(edit(port))
+    assert f"web1/0 on {FIRST}: {says}" in wrong(switched)
+
+
+@pytest.mark.parametrize("key", ["iface-id", "attached-mac", "iface-status", "vm-uuid"])
+def test_who_a_port_says_that_it_is_of_is_looked_at(switched: MockCloud, key: str) -> None:
+    on_a_switch(switched)
+    switch = switched.nodes[FIRST].host.switch
+    port = switch.real("tap0")
+    assert port is not None
+    switch.amend(port._replace(interface_ids=tuple((name, "another" if name == key else value) for name, value in port.interface_ids)))
+    assert [text.partition("its port says ")[1] for text in wrong(switched)] == ["its port says "]
+
+
+def test_flows_of_a_template_are_looked_for(switched: MockCloud) -> None:
+    on_a_switch(switched)
+    host = switched.nodes[FIRST].host
+    host.templates["ovs/mirror.j2"] = "priority=100,arp,actions=NORMAL\n"
+    perform(switched, "change", {"name": "web1", "index": 0, "options": {"flows": "mirror"}})
+    assert wrong(switched) == []
+    flows = [*host.openflow.all]
+    host.openflow.all = [each for each in flows if "priority=100," not in each.text]
+    assert wrong(switched) == [f"web1/0 on {FIRST}: flows = mirror is wanted, and not there"]
+    host.openflow.all = [*flows]
+    perform(switched, "change", {"name": "web1", "index": 0, "options": {"flows": ""}})
+    assert wrong(switched) == []
+    host.openflow.all = [*flows]
+    assert f"web1/0 on {FIRST}: flows = none is wanted, and something is there" in wrong(switched)
 
 
 def test_flows_that_are_wanted_no_more_and_are_there_are_seen(switched: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
