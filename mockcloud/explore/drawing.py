@@ -5,6 +5,7 @@ Each has at least three nodes, a migration and a fault.
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ compare_interval = 60
 spoof_guard = true
 """
 SETTLE = 70.0  #: seconds: a comparison with the registry, and what was refused is tried again
-NETWORK = {"subnet": "192.0.2.0/24"}
+NETWORK = {"subnet": "192.0.2.0/24", "gateway": "192.0.2.254"}
 BRIDGED, ROUTED = {"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"}
 NAMES = ("web1", "web2", "web3", "web4")
 #: What an administrator does, and how often.
@@ -37,6 +38,24 @@ TASKS |= {"unplug": 1, "update": 1}
 #: What goes wrong, and how often.
 WRONG = {"partition": 5, "agent": 5, "slow": 3, "copies": 3, "events": 3, "node": 3, "hook": 2, "registry": 3, "restore": 2, "disk": 1}
 WRONG |= {"clock": 1, "older": 1}
+#: Options beside rates: what settings and operators may say of them.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "node_access": ("none", "icmp,tcp/22", "udp/53"),
+    "firewall": ("limited", "protected"),
+    "spoof_guard": ("false",),
+    "allow_mcast_router": ("true",),
+    "link_local": ("eui64",),
+    "blackhole": ("true",),
+    "gateway_arp": ("true",),
+    "tap_mac": ("fe:00:00:00:00:01",),
+    "rp_filter": ("strict", "loose"),
+    "accept_local": ("true",),
+    "gateway_link_local": ("true",),
+    "isolated": ("true",),
+    "static_fdb": ("true",),
+    "dhcp": ("dnsmasq", "nfdhcpd"),
+}
+BY_SETTINGS = ("blackhole", "gateway_arp", "static_fdb", "dhcp", "rp_filter")  #: which of them settings may say
 SOONEST, LATEST = 0.05, 4.0  #: seconds from one step to the next
 LASTS = 0.5, 20.0  #: seconds of a fault
 
@@ -49,6 +68,7 @@ def draw(seed: int) -> Scenario:
 class _Drawing:
     def __init__(self, seed: int) -> None:
         self._chance = Random(f"explore {seed}")
+        self._options = Random(f"options {seed}")  # of its own: whatever options there are, the steps of a seed are the same
         self._nodes = self._chance.choice((3, 3, 3, 4))
         self._at = 0.0
         self._steps: list[Step] = []
@@ -65,7 +85,14 @@ class _Drawing:
         for kind in kinds:
             self._at += chance.uniform(SOONEST, LATEST)
             self._add(self._fault(kind) if kind in WRONG else Step(kind, given=self._task(kind)))
-        return Scenario(self._nodes, "plain", SETTINGS, SETTLE, {"blue": NETWORK}, tuple(self._steps))
+        return Scenario(self._nodes, "plain", SETTINGS + self._settings(), SETTLE, {"blue": NETWORK}, tuple(self._steps))
+
+    def _settings(self) -> str:
+        """Give options that all NICs have in every other scenario."""
+        if self._options.random() < 0.5:
+            return ""
+        found = {name: self._options.choice(OPTIONS[name]) for name in BY_SETTINGS if self._options.random() < 0.5}
+        return "".join(f"{name} = {value if value in ('true', 'false') else json.dumps(value)}\n" for name, value in found.items())
 
     def _add(self, step: Step) -> None:
         self._steps.append(step._replace(at=round(self._at, 2)))
@@ -94,7 +121,11 @@ class _Drawing:
                 return {"name": name, "node": "mock*", "blind": True}
             case "change":
                 value = f"{chance.randint(1, 99)}mbit" if chance.random() < 0.8 else ""
-                return {"name": name, "index": 0, "options": {chance.choice(("rate_in", "rate_out")): value}}
+                option = chance.choice(("rate_in", "rate_out"))
+                if self._options.random() < 0.6:
+                    option = self._options.choice([*OPTIONS])
+                    value = self._options.choice((*OPTIONS[option], *OPTIONS[option], ""))
+                return {"name": name, "index": 0, "options": {option: value}}
             case "plug":
                 return {"name": name, "fields": chance.choice((BRIDGED, ROUTED))}
             case "unplug":

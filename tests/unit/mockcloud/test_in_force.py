@@ -359,17 +359,32 @@ def test_networks_may_have_one_subnet(cloud: MockCloud, routed: bool) -> None:
     assert wrong(cloud) == [] == always(cloud)
 
 
-def test_what_no_node_can_do_is_rightly_refused(tmp_path: Path) -> None:
+#: What is asked for of a NIC, the node's settings, and how the refusal begins.
+REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
+    "firewall": ({"mode": "openvswitch", "link": "ovs0"}, {"firewall": "limited"}, "", "MODE='openvswitch'"),
+    "access": ({"mode": "openvswitch", "link": "ovs0"}, {"node_access": "none"}, "", "MODE='openvswitch'"),
+    "MAC": ({"mode": "routed", "link": "guests"}, {"tap_mac": "02:00:00:00:00:77"}, "", "MAC='02:00:00:00:00:77'"),
+    "mark": ({}, {"node_access": "none"}, "[rules]\nmark = 0x78000000\n", r"\[rules\] mark = 0x78000000"),
+    "mark of a firewall": ({}, {"firewall": "limited"}, "[rules]\nmark = 0xf0000000\n", r"\[rules\] mark = 0xf0000000"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_node_can_do_is_rightly_refused(tmp_path: Path, name: str) -> None:
+    nic, options, settings, why = REFUSED[name]
     with opened(tmp_path / "cloud") as cloud:
         commits = Commits()
-        cloud.create(2, profile="switched")
+        for one in cloud.create(2, profile="switched"):
+            path = Path(cloud.root, "servers", one.uuid, "etc/netcommon/config.toml")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(settings)
         cloud.network("blue", {"subnet": "192.0.2.0/24"})
         cloud.ready([FIRST, SECOND], 20.0)
         cloud.own.listen(lambda registry: commits.begin(registry.items()))
-        nics = [{"network": "blue", "mode": "openvswitch", "link": "ovs0"}]
+        nics = [{"network": "blue", **nic, **({"mac": "02:00:00:00:00:77"} if name == "MAC" else {})}]
         perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": nics, "start": True})
-        with pytest.raises(HostRefused, match="mock1 refuses: MODE='openvswitch'"):
-            perform(cloud, "change", {"name": "web1", "index": 0, "options": {"firewall": "limited"}})
+        with pytest.raises(HostRefused, match=f"mock1 refuses: {why}"):
+            perform(cloud, "change", {"name": "web1", "index": 0, "options": options})
         cloud.scheduler.passes(30.0)
         assert settled(cloud, commits) == []
 
@@ -385,5 +400,4 @@ def test_what_a_node_refuses_without_a_reason_is_seen(cloud: MockCloud, monkeypa
     monkeypatch.setattr(rate, "plan", refuses)
     with pytest.raises(HostRefused, match="planted"):
         perform(cloud, "change", {"name": "web1", "index": 0, "options": {"rate_in": "9mbit"}})
-    monkeypatch.undo()
     assert any("what is wanted is refused: MODE='bridged': expected planted" in each for each in settled(cloud, commits))
