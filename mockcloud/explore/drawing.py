@@ -30,7 +30,10 @@ spoof_guard = true
 """
 SETTLE = 70.0  #: seconds: a comparison with the registry, and what was refused is tried again
 NETWORK = {"subnet": "192.0.2.0/24", "gateway": "192.0.2.254"}
+SIX = {"subnet6": "2001:db8::/64", "gateway6": "2001:db8::ffff"}
 BRIDGED, ROUTED = {"network": "blue"}, {"network": "blue", "mode": "routed", "link": "guests"}
+#: What stands for each of these in some of the scenarios.
+INSTEAD = {"bridged": {"network": "blue", "mode": "openvswitch", "link": "ovs0", "vlan": ".7:8"}, "routed": {**ROUTED, "network": "six"}}
 NAMES = ("web1", "web2", "web3", "web4")
 #: What an administrator does, and how often.
 TASKS = {"migrate": 8, "change": 4, "stop": 3, "start": 3, "failover": 2, "crash": 2, "reboot": 1, "create": 2, "delete": 2, "plug": 1}
@@ -70,6 +73,7 @@ class _Drawing:
         self._chance = Random(f"explore {seed}")
         self._options = Random(f"options {seed}")  # of its own: whatever options there are, the steps of a seed are the same
         self._nodes = self._chance.choice((3, 3, 3, 4))
+        self._profile = self._options.choice(("plain", "plain", "switched"))
         self._at = 0.0
         self._steps: list[Step] = []
 
@@ -85,7 +89,8 @@ class _Drawing:
         for kind in kinds:
             self._at += chance.uniform(SOONEST, LATEST)
             self._add(self._fault(kind) if kind in WRONG else Step(kind, given=self._task(kind)))
-        return Scenario(self._nodes, "plain", SETTINGS + self._settings(), SETTLE, {"blue": NETWORK}, tuple(self._steps))
+        networks = {"blue": NETWORK, **({"six": SIX} if any("six" in str(step.given) for step in self._steps) else {})}
+        return Scenario(self._nodes, self._profile, SETTINGS + self._settings(), SETTLE, networks, tuple(self._steps))
 
     def _settings(self) -> str:
         """Give options that all NICs have in every other scenario."""
@@ -107,7 +112,14 @@ class _Drawing:
 
     def _created(self, name: str) -> dict[str, Any]:
         nics = self._chance.choice(([BRIDGED], [ROUTED], [BRIDGED, ROUTED]))
-        return {"name": name, "node": self._node(), "nics": nics, "start": True}
+        return {"name": name, "node": self._node(), "nics": [self._nic(each) for each in nics], "start": True}
+
+    def _nic(self, usual: dict[str, str]) -> dict[str, str]:
+        """Give the NIC or another one; where nodes have Open vSwitch, one of that too."""
+        mode = usual.get("mode", "bridged")
+        if self._options.random() < 0.7 or (mode == "bridged" and self._profile != "switched"):
+            return usual
+        return INSTEAD[mode]
 
     def _task(self, kind: str) -> dict[str, Any]:
         chance, name = self._chance, self._chance.choice(NAMES[:3])
@@ -127,7 +139,7 @@ class _Drawing:
                     value = self._options.choice((*OPTIONS[option], *OPTIONS[option], ""))
                 return {"name": name, "index": 0, "options": {option: value}}
             case "plug":
-                return {"name": name, "fields": chance.choice((BRIDGED, ROUTED))}
+                return {"name": name, "fields": self._nic(chance.choice((BRIDGED, ROUTED)))}
             case "unplug":
                 return {"name": name, "index": 0}
             case "update":
