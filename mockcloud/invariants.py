@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.hardware import TAP
 from mockcloud.in_force import host_routes, lacking
-from mockcloud.left_over import Running, left_over
+from mockcloud.left_over import Running, has_switch, left_over
 from mockcloud.wanted import settings_of, told_of, wanted_by
 from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.host.simulated.host import MemoryHost
 from runtime.folder import TEMPORARY
 
 if TYPE_CHECKING:
@@ -82,10 +81,10 @@ class _Tables(NamedTuple):
 
 def _tables(node: MockNode) -> _Tables:
     with node.inside:
-        host, view = node.machine, node.machine.view()
+        view = node.machine.view()
         rules = [each for family in (AF_INET, AF_INET6) for each in view.rules(family)]
         routes = [each for family in (AF_INET, AF_INET6) for each in view.routes(family)]
-        ports = view.ovs_ports() if isinstance(host, MemoryHost) and host.switch.condition.there else ()
+        ports = view.ovs_ports() if has_switch(node) else ()
         return _Tables({link.name: link for link in view.links()}, rules, routes, ports)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mockcloud.in_device import OURS, blackholes, table_of
 from mockcloud.wanted import OF_ADDRESSES
 from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.simulated.host import MemoryHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,11 @@ class Running(NamedTuple):
     told: Told
 
 
+def has_switch(node: MockNode) -> bool:
+    """Tell whether Open vSwitch is on a node: none is beside the running kernel, and nobody is to be asked there."""
+    return isinstance(node.machine, MemoryHost) and node.machine.switch.condition.there
+
+
 def left_over(node: MockNode, nics: Sequence[Running]) -> Iterator[str]:
     """Say it. ``nics``: all that run there."""
     with node.inside:
@@ -49,7 +55,7 @@ def left_over(node: MockNode, nics: Sequence[Running]) -> Iterator[str]:
         yield from _neighbours(view, nics)
         yield from (
             f"Open vSwitch has the port {port.name} of NIC {port.owner}, which is nobody's"
-            for port in view.ovs_ports()
+            for port in (view.ovs_ports() if has_switch(node) else ())
             if port.owner not in {each.nic["uuid"] for each in nics}
         )
         yield from _files(view, nics)

@@ -23,7 +23,21 @@ pytestmark = pytest.mark.no_agent("the nodes have agents of their own")
 FIRST, SECOND = node_uuid(1), node_uuid(2)
 REFUSED = "events"
 GIVEN: dict[str, dict[str, Any]] = {"agent": {"point": "worked"}, "hook": {"request": 3}, "slow": {"seconds": 2.0}}
-OPTIONS = {"rate_in": "8mbit", "node_access": "icmp,tcp/80"}
+#: Of both NICs: what means nothing in a mode does nothing there.
+OPTIONS = {
+    "rate_in": "8mbit",
+    "node_access": "icmp,tcp/80",
+    "link_local": "eui64",
+    "prefixes": "198.51.100.{index}0/32,203.0.113.{index}0/31",
+    "tap_mac": "fe:00:00:00:00:01",
+    "rp_filter": "loose",
+    "accept_local": "true",
+    "blackhole": "true",
+    "gateway_arp": "true",
+    "static_fdb": "true",
+    "mcast_to_unicast": "true",
+    "dhcp": "dnsmasq",
+}
 EACH = [name for name in FAULTS if name not in (REFUSED, "backup", "etcd")]
 
 
@@ -35,7 +49,9 @@ def cloud(tmp_path: Path) -> Iterator[MockCloud]:
         perform(made, "create", {"name": "web1", "node": "mock1", "nics": list(PAIR), "start": True})
         made.ready([FIRST, SECOND], 30.0)
         for index in range(len(PAIR)):
-            perform(made, "change", {"name": "web1", "index": index, "options": OPTIONS})
+            given = {name: value.format(index=index + 1) for name, value in OPTIONS.items()}
+            perform(made, "change", {"name": "web1", "index": index, "options": given})
+        assert fitting(made) == []
         yield made
     finally:
         made.close()

@@ -149,10 +149,10 @@ def wanted_value_is_not_on_the_targets_disk(patch: pytest.MonkeyPatch) -> None:
 #: Each with the first seed that finds it, so that a test need not try all before; where that finds nothing any more, all are tried.
 PLANTS: dict[str, tuple[Plant, int]] = {
     "reaper takes migrating NICs": (reaper_takes_migrating_nics, 3),
-    "deletion without node and state": (deletion_without_node_and_state, 5),
+    "deletion without node and state": (deletion_without_node_and_state, 6),
     "reaping after an incomplete list": (reaping_after_an_incomplete_list, 1),
-    "retry repeats the old value": (retry_repeats_the_old_value, 11),
-    "create completes after the delete": (create_completes_after_the_delete, 83),
+    "retry repeats the old value": (retry_repeats_the_old_value, 121),
+    "create completes after the delete": (create_completes_after_the_delete, 30),
     "claim is freed before the NIC": (claim_is_freed_before_the_nic, 5),
     "watch begins at the list's revision": (watch_begins_at_the_lists_revision, 15),
     "stopped report is withdrawn too early": (stopped_report_is_withdrawn_too_early, 8),
