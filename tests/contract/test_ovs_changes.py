@@ -115,6 +115,17 @@ def test_new_vlans_when_the_device_came_late(ovs_world: World) -> None:
     assert (second.tag, second.error, second.ofport > 0) == (9, "", True)
 
 
+def test_a_number_is_one_ports_alone(ovs_world: World) -> None:
+    """Also of a port whose device comes when another one has been made since."""
+    assert do(ovs_world, PutOvsPort(PLAIN)) != [0]
+    ovs_world.tap("tap1")
+    assert do(ovs_world, PutOvsPort(PLAIN._replace(name="tap1", external_ids=((OVS_MARK, "uuid-2"),)))) == [0]
+    ovs_world.tap("tap0")
+    assert do(ovs_world, PutOvsPort(PLAIN._replace(tag=9))) == [0]
+    first, second = (view(ovs_world).ovs_port(name) for name in ("tap0", "tap1"))
+    assert first and second and 0 < first.ofport != second.ofport > 0
+
+
 @pytest.mark.parametrize("changes", [{"tag": 5000}, {"trunks": (1, 4096)}])
 def test_new_vlans_out_of_range(ovs_world: World, changes: dict[str, object]) -> None:
     ovs_world.tap("tap0")

@@ -351,7 +351,13 @@ class Switch:
             system = self._kernel.named(SYSTEM)
             if system is not None:
                 self._kernel.put(link._replace(master=system.index, port_kind="openvswitch"))
-        return port._replace(error="", ofport=port.ofport if port.ofport > 0 else self._count)
+        return port._replace(error="", ofport=port.ofport if port.ofport > 0 else self._number())
+
+    def _number(self) -> int:
+        """Give a number that no port has: that of the port which was made last, unless its device came before this one's."""
+        if any(port.ofport == self._count for port in self._ports.values()):
+            self._count += 1
+        return self._count
 
 
 def _as_found(now: Pairs, made: Pairs, found: Pairs) -> Pairs:

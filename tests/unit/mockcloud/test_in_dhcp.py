@@ -29,6 +29,7 @@ TOLD = {
     "routes": [{"prefix": "198.51.100.0/24", "via": "192.0.2.7"}],
     "mtu": 1400,
 }
+MENDED = 150.0  #: seconds in which agents have looked at everything, twice
 HOSTS, OPTIONS, BINDINGS = "/var/lib/netcommon/dnsmasq", "/var/lib/netcommon/dnsmasq-options", "/var/lib/nfdhcpd"
 
 
@@ -131,11 +132,13 @@ EDITED: dict[str, tuple[str, Callable[[MemoryHost], None], str]] = {
 
 
 @pytest.mark.parametrize("name", EDITED)
-def test_a_file_that_is_edited_is_seen(cloud: MockCloud, name: str) -> None:
+def test_a_file_that_is_edited_is_seen_and_mended(cloud: MockCloud, name: str) -> None:
     server, edit, says = EDITED[name]
     edit(running(cloud, server))
     found = said(cloud)
     assert says in found if says else found, found
+    cloud.scheduler.passes(MENDED)
+    assert said(cloud) == []
 
 
 def test_a_file_that_nobody_wants_is_seen(cloud: MockCloud) -> None:

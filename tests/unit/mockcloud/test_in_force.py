@@ -225,7 +225,7 @@ EDITED: dict[str, tuple[Callable[[OvsPort], OvsPort], str]] = {
 
 
 @pytest.mark.parametrize("name", EDITED)
-def test_a_port_that_is_edited_is_seen(switched: MockCloud, name: str) -> None:
+def test_a_port_that_is_edited_is_seen_and_mended(switched: MockCloud, name: str) -> None:
     on_a_switch(switched)
     switch = switched.nodes[FIRST].host.switch
     port = switch.real("tap0")
@@ -233,6 +233,8 @@ def test_a_port_that_is_edited_is_seen(switched: MockCloud, name: str) -> None:
     edit, says = EDITED[name]
     switch.amend(edit(port))
     assert f"web1/0 on {FIRST}: {says}" in wrong(switched)
+    switched.scheduler.passes(150.0)  # the agent has looked at everything
+    assert wrong(switched) == []
 
 
 @pytest.mark.parametrize("key", ["iface-id", "attached-mac", "iface-status", "vm-uuid"])
