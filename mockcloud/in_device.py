@@ -100,13 +100,16 @@ def _of_gateway(view: View, wanted: Wanted, link: Link, gateway: str) -> Iterato
 
 
 def looks(view: View, family: int, table: str, hook: int, name: str) -> bool:
-    """Tell whether what passes a hook of the kernel's is looked for in a set of a table, by a rule of a chain there."""
+    """Tell whether what passes a hook of the kernel's is looked for in a set of a table, by a rule of a chain there.
+
+    The rules of a firewall profile are text on a simulated host.
+    """
     there = view.nft_table(family, table)
     if there is None or there.dormant:
         return False
     chains = {each.name for each in view.nft_chains_of(family, table) if each.hook == hook}
-    word = name.encode("ascii") + b"\0"
-    return any(each.chain in chains and word in each.expressions for each in view.nft_rules(family, table))
+    words = f"{name}\0".encode(), f"@{name} ".encode()
+    return any(each.chain in chains and any(word in each.expressions for word in words) for each in view.nft_rules(family, table))
 
 
 def _of_gateway6(view: View, wanted: Wanted, link: Link, gateway: str) -> Iterator[str]:

@@ -35,7 +35,8 @@ ACCESS = "netcommon-access"  #: the table of node_access; that of family bridge 
 INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 PROTOCOLS = {"tcp": 6, "udp": 17}
 LENGTHS = {AF_INET: "/32", AF_INET6: "/128"}  #: of a route to one host
-INPUT, INGRESS, POSTROUTING = 1, 0, 4  #: hooks: of inet and bridge, of netdev, of bridge (linux/netfilter.h, linux/netfilter_bridge.h)
+INPUT, FORWARD, POSTROUTING = 1, 2, 4  #: hooks of inet and bridge (linux/netfilter.h, linux/netfilter_bridge.h)
+INGRESS = 0  #: that of netdev
 DELIVERY = "netcommon-delivery"  #: the table of what bridges deliver to guarded guests, of family bridge
 
 
@@ -109,7 +110,7 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
         table.name.removeprefix(FIREWALL).partition("-")[0]
         for family in (INET, BRIDGE)
         for table in view.nft_tables(family)
-        if table.name.startswith(FIREWALL)
+        if table.name.startswith(FIREWALL) and looks(view, family, table.name, FORWARD, "nics")
         for element in view.nft_elements(family, table.name)
         if element.set == "nics" and element.key == key
     }

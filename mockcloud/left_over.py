@@ -29,6 +29,7 @@ OF_DEVICES: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (NETDEV, "netcommon-guard-", ()),
     (ARP, "netcommon-arp", ()),
 )
+FILLED = frozenset({"sources4", "sources6"})  #: sets that rules fill: what is in them goes by time
 
 
 class Running(NamedTuple):
@@ -66,7 +67,9 @@ def _elements(view: View, indices: set[int]) -> Iterator[str]:
     for family, begin, names in OF_DEVICES:
         for table in view.nft_tables(family):
             if table.name.startswith(begin):
-                found = (each for each in view.nft_elements(family, table.name) if not names or each.set in names)
+                found = (
+                    each for each in view.nft_elements(family, table.name) if each.set not in FILLED and (not names or each.set in names)
+                )
                 left = {(each.set, each.key[:4]) for each in found if each.key[:4] not in known}
                 for name, key in sorted(left):
                     yield f"the set {name} of {table.name} has the device {struct.unpack('=I', key)[0]}, which is nobody's"

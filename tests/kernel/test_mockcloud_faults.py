@@ -50,6 +50,7 @@ def cloud(tmp_path: Path) -> Iterator[MockCloud]:
         made.ready([FIRST, SECOND], 30.0)
         for index in range(len(PAIR)):
             given = {name: value.format(index=index + 1) for name, value in OPTIONS.items()}
+            given |= {"firewall": "limited"} if "mode" in PAIR[index] else {}  # not every kernel tracks connections of bridges
             perform(made, "change", {"name": "web1", "index": index, "options": given})
         assert fitting(made) == []
         yield made

@@ -44,7 +44,7 @@ OPTIONS = (
         "node_access": "tcp/80",
         "prefixes": "203.0.113.0/28",
     },
-    {"gateway_link_local": "true", "blackhole": "true"},
+    {"gateway_link_local": "true", "blackhole": "true", "firewall": "limited"},
 )
 
 
@@ -144,6 +144,12 @@ def no_rules(family: int, name: str) -> Callable[[MemoryHost], None]:
     return lambda host: host.nftables.tables[family, name].rules.clear()
 
 
+def no_firewall(host: MemoryHost) -> None:
+    for (_family, name), table in host.nftables.tables.items():
+        if name.startswith("netcommon-fw-"):
+            table.rules.clear()
+
+
 def no_blackholes(host: MemoryHost) -> None:
     host.kernel.routes = [route for route in host.kernel.routes if route.type != 6]
 
@@ -217,6 +223,7 @@ EDITED: dict[str, tuple[Callable[[MemoryHost], None], list[str]]] = {
         ["0: node_access = icmp is wanted, and not there", "1: node_access = tcp/80 is wanted, and not there"],
     ),
     "node_access of a bridge": (no_rules(7, "netcommon-access-bridge"), ["0: node_access = icmp is wanted, and not there"]),
+    "firewall": (no_firewall, ["2: firewall = limited is wanted, and not there"]),
     "delivery": (no_rules(7, "netcommon-delivery"), ["0: allow_unfiltered_promisc = false is wanted, and not there"]),
     "limit of new addresses": (
         no_elements("new-sources"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mockcloud.explore.drawing import WRONG, draw
+from mockcloud.explore.drawing import BY_SETTINGS, OPTIONS, WRONG, draw
 from mockcloud.explore.exploring import explore
 from mockcloud.explore.shrinking import shrunk
 from mockcloud.scenarios.file import parsed
@@ -51,6 +51,15 @@ def test_all_tasks_and_faults_are_drawn() -> None:
         "update",
         "change",
     } <= kinds
+
+
+def test_all_options_modes_and_profiles_are_drawn() -> None:
+    drawn_ones = [draw(seed) for seed in range(600)]
+    given = [step.given for each in drawn_ones for step in each.steps]
+    assert {name for each in given for name in each.get("options", {})} == {*OPTIONS, "rate_in", "rate_out"}
+    assert {nic.get("mode", "bridged") for each in given for nic in each.get("nics", [])} == {"bridged", "routed", "openvswitch"}
+    assert {each.profile for each in drawn_ones} == {"plain", "switched"} and any("six" in each.networks for each in drawn_ones)
+    assert all(any(f"\n{name} = " in each.settings for each in drawn_ones) for name in BY_SETTINGS)
 
 
 # -- shrinking
