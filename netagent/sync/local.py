@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netagent.sync.bare import bare, bears_mark, is_bare
 from netagent.sync.messages import Local, Looked, Surveyed
+from netagent.sync.reading import TRANSIENT
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
@@ -163,7 +164,7 @@ def _may_be_up(node: Node, view: View, device: str | None) -> bool:
 
 
 def _stopped(defined: Nic) -> Local:
-    return Local(Report(defined.uuid, "stopped"), _fields(defined))
+    return Local(Report(defined.uuid, "stopped"), {**_fields(defined), TRANSIENT: False})
 
 
 def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied, broken: bool = False) -> Local:
@@ -191,7 +192,8 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
     told = nic.told
     ganeti = standing.ganeti and defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
-    fields = {} if broken else _fields(defined or nic)
+    # that there is no definition is told when the NIC is added alone: later it may only be away
+    fields = {} if broken else _fields(defined or nic) | ({TRANSIENT: False} if defined is not None else {})
     return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken)
 
 

@@ -44,6 +44,7 @@ class Nic(NamedTuple):
     primary: bool = False
     reserved: bool = False  #: what it had stays reserved for its instance after its deletion
     made: kinds.Time = 0.0
+    transient: bool = False  #: the node that is its master has found it, and has never had a definition of it
 
     @property
     def all_addresses(self) -> tuple[str, ...]:
