@@ -17,6 +17,7 @@ from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
 from netcommon.lifecycle.migration import awaited
 from netcommon.operations.link import down_mark, marked
+from netcommon.options.addresses import addresses_of
 from netcommon.options.schema import OPTIONS
 from netcommon.options.shown import tag_text
 from netcommon.options.sources import options_of, strongest
@@ -180,6 +181,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         mac=nic.mac,
         ip=_host(nic.ip),
         addresses=_addresses(node, nic),
+        prefixes=_prefixes(node, nic),
         mode=_mode(nic),
         link=nic.link,
         vlan=str(nic.vlan),
@@ -246,6 +248,15 @@ def _addresses(node: Node, nic: Nic) -> tuple[str, ...]:
     except NetcommonError:
         more = ()
     return tuple(dict.fromkeys(each for each in (_host(nic.ip), *more) if each))[:MOST]
+
+
+def _prefixes(node: Node, nic: Nic) -> tuple[str, ...]:
+    """Give the prefixes that a guest has as a whole: routed to it, and let through by its guard."""
+    try:
+        known = addresses_of(nic, options_of(nic, node.settings))
+    except NetcommonError:
+        return ()
+    return (*known.prefixes4, *known.prefixes6)[:MOST]
 
 
 def _fields(nic: Nic) -> dict[str, Any]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
+PREFIXES = "prefixes"
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
 
 
@@ -137,7 +138,8 @@ class Outbox:
                 if report is None:
                     removed.append(uuid)
                 else:
-                    nics.append({name: value for name, value in write(report).items() if name not in OF_REGISTRY})
+                    said = {name: value for name, value in write(report).items() if name not in OF_REGISTRY}
+                    nics.append({name: value for name, value in said.items() if value or name != PREFIXES})  # an older service knows none
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}
         reads_about, self._reads_about = self._reads_about, False
