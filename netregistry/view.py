@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left, insort
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from netregistry.model import keys, kinds
@@ -57,6 +58,8 @@ class View:
         self._using: dict[str, dict[str, None]] = {}
         self._having: dict[str, dict[str, None]] = {}
         self._reported: dict[tuple[tuple[str, int], int], int] = {}  # pool and number -> reports by which it is in use there
+        # scope and family -> prefix, the first and the last of it -> keys of the reports by which a guest has it
+        self._whole: dict[tuple[str, int], dict[tuple[int, int], dict[str, None]]] = {}
         self._heavy: dict[str, int] = {}  # reports of more bytes than LIGHT -> how many
         self._weights: dict[str, int] = {}  # node -> bytes of its heavy reports
         self.worked_out: dict[Any, Any] = {}  #: what was made of the whole of it, and holds until the next commit (netregistry.state)
@@ -176,8 +179,14 @@ class View:
             count = self._reported[at] = self._reported.get(at, 0) + 1
             if count == 1:
                 self._pools.setdefault(at[0], Pool()).add(at[1], REPORTED)
+        for where, span in self._spans(key, report):
+            self._whole.setdefault(where, {}).setdefault(span, {})[key] = None
 
     def _unuse(self, key: str, report: Report) -> None:
+        for where, span in self._spans(key, report):
+            del self._whole[where][span][key]
+            if not self._whole[where][span]:
+                del self._whole[where][span]
         for at in self._places(key, report):
             self._reported[at] -= 1
             if not self._reported[at]:
@@ -193,6 +202,13 @@ class View:
                 found = _numbers(keys.address(nic.scope if nic is not None else "", each), "addresses")
             with contextlib.suppress(ValueError):  # a store may hold what no version of this has written
                 yield from tuple(found)
+
+    def _spans(self, key: str, report: Report) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
+        """Give the prefixes of a report, each with the scope of its NIC; "" for one that nobody wants."""
+        nic = self._objects.get(keys.nic(key.rpartition("/")[2])) if report.prefixes else None
+        for each in report.whole:
+            prefix = ip_network(each)
+            yield (nic.scope if nic is not None else "", prefix.version), (int(prefix.network_address), int(prefix.broadcast_address))
 
     # -- read by everybody
 
@@ -240,6 +256,11 @@ class View:
         """Give the numbers of a scope that are claimed or in use; of MACs there is one pool for all scopes. Not to be changed."""
         own, beside = (self._pools.get((each, family)) for each in (kind if kind == "macs" else scope, ""))
         return own or Pool() if beside is None else Joined(own or Pool(), beside)
+
+    def whole(self, scope: str, family: int) -> dict[tuple[int, int], tuple[str, ...]]:
+        """Give the prefixes of which a guest has every address, in a scope and in none that is known, with the keys of the reports."""
+        own, beside = (self._whole.get((each, family), {}) for each in (scope, ""))
+        return {span: (*own.get(span, ()), *beside.get(span, ())) for span in own.keys() | beside.keys()}
 
     def due(self, kind: type, now: float, most: int) -> tuple[str, ...]:
         """Give the keys of NICs, claims or reports of which something has ended by then, the earliest first, and no more than ``most``."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from netagent.sync.bare import bare, bears_mark, is_bare
 from netagent.sync.messages import Local, Looked, Surveyed
+from netagent.sync.reading import TRANSIENT
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
 from netcommon.lifecycle.migration import awaited
 from netcommon.operations.link import down_mark, marked
+from netcommon.options.addresses import addresses_of
 from netcommon.options.schema import OPTIONS
 from netcommon.options.shown import tag_text
 from netcommon.options.sources import options_of, strongest
@@ -163,7 +165,7 @@ def _may_be_up(node: Node, view: View, device: str | None) -> bool:
 
 
 def _stopped(defined: Nic) -> Local:
-    return Local(Report(defined.uuid, "stopped"), _fields(defined))
+    return Local(Report(defined.uuid, "stopped"), {**_fields(defined), TRANSIENT: False})
 
 
 def _local(node: Node, view: View, record: Record, defined: Nic | None, applied: Applied, broken: bool = False) -> Local:
@@ -179,6 +181,7 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
         mac=nic.mac,
         ip=_host(nic.ip),
         addresses=_addresses(node, nic),
+        prefixes=_prefixes(node, nic),
         mode=_mode(nic),
         link=nic.link,
         vlan=str(nic.vlan),
@@ -191,7 +194,8 @@ def _local(node: Node, view: View, record: Record, defined: Nic | None, applied:
     told = nic.told
     ganeti = standing.ganeti and defined is None and not broken and os.path.isdir(node.paths.ganeti_run)
     network = nic.network.uuid or ("" if told is None else told.uuid)
-    fields = {} if broken else _fields(defined or nic)
+    # that there is no definition is told when the NIC is added alone: later it may only be away
+    fields = {} if broken else _fields(defined or nic) | ({TRANSIENT: False} if defined is not None else {})
     return Local(report, fields, ganeti, network, "" if told is None else told.revision, broken, _endpoints(node, nic))
 
 
@@ -252,6 +256,15 @@ def _endpoints(node: Node, nic: Nic) -> tuple[str, ...]:
         return options_of(nic, node.settings).endpoints
     except NetcommonError:
         return ()
+
+
+def _prefixes(node: Node, nic: Nic) -> tuple[str, ...]:
+    """Give the prefixes that a guest has as a whole: routed to it, and let through by its guard."""
+    try:
+        known = addresses_of(nic, options_of(nic, node.settings))
+    except NetcommonError:
+        return ()
+    return (*known.prefixes4, *known.prefixes6)[:MOST]
 
 
 def _fields(nic: Nic) -> dict[str, Any]:

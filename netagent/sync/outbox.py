@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
+PREFIXES = "prefixes"
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
 UNDERLAY: Final = "underlay"  #: stands for what of the underlay is there
 MOST_ENDPOINTS = 16  #: kinds of one NIC
@@ -132,6 +133,7 @@ class Outbox:
                     removed.append(uuid)
                 else:
                     said = {name: value for name, value in write(report).items() if name not in OF_REGISTRY}
+                    said = {name: value for name, value in said.items() if value or name != PREFIXES}  # an older service knows none
                     nics.append({**said, ENDPOINTS: list(endpoints)} if endpoints else said)
         self._reading = ()
         body: dict[str, Any] = {"after": self.after, "nics": nics, "removed": removed}

@@ -12,7 +12,7 @@ from netagent.sync.connection import AGAIN
 from netagent.sync.jobs import NEVER
 from netagent.sync.messages import Ask, List
 from netagent.sync.outbox import STOPPED
-from netagent.sync.reading import ADDRESS, revision_of
+from netagent.sync.reading import ADDRESS, TRANSIENT, revision_of
 from netagent.sync.reaping import Stray, found
 from netregistry.rules.masters import OF_NODE
 
@@ -74,6 +74,7 @@ class Ownership:
         self._held: dict[str, float] = {}  # NICs that the registry had when it was to add them, or another node: until when
         # NICs of which nothing could be told when they were looked at, or that were not in time twice: until when they are left alone
         self._unclear: dict[str, float] = {}
+        self._plain = False  # the registry takes no NIC for a transient one
         self._homeless: set[str] = set()  # NICs whose network the registry does not know
         self._unconfirmed: dict[str, int] = {}  # NIC -> revision of our report
         self._unknown: dict[str, None] = {}
@@ -123,6 +124,7 @@ class Ownership:
 
     def retry(self) -> None:
         """Let what was refused be tried again."""
+        self._plain = False
         for uuid in self.refused:
             if uuid in self._outbox.told and uuid not in self._inbox.nics:
                 self._unknown[uuid] = None
@@ -186,7 +188,8 @@ class Ownership:
         if not self._ours(local, own):
             return {}
         names = OF_NODE | {ADDRESS} if own.fields.get(ADDRESS) == self._inbox.agreed.get(uuid) is not None else OF_NODE
-        return {name: value for name, value in local.fields.items() if name in names and own.fields.get(name) != value}
+        there = {TRANSIENT: False, **own.fields}  # a registry, or a file, of before says nothing of it
+        return {name: value for name, value in local.fields.items() if name in names and there.get(name) != value}
 
     def _compare_address(self, uuid: str, local: Local, own: Own) -> None:
         """Note where both have the same address; say where the registry's was changed, or nobody knows which one was."""
@@ -245,6 +248,8 @@ class Ownership:
             elif local is not None and not local.unread and self._may_add(local, own):
                 # of reports that are not the latest any more it is not done: a copy may come late
                 fields = {name: value for name, value in local.fields.items() if name not in PLACED or one.uuid not in self._homeless}
+                if fields.pop(TRANSIENT, True) and not self._plain:
+                    fields[TRANSIENT] = True
                 self._ask(one._replace(match=self._outbox.after), {**fields, "uuid": one.uuid, "found": True})
         elif one.action == SET:
             self._differing.pop(one.uuid, None)
@@ -294,6 +299,9 @@ class Ownership:
         before = self._untimely.pop(asked.uuid, None)
         if failure.kind == "outdated":
             self._not_in_time(asked, failure.text, before, now)
+        elif failure.kind == "invalid" and TRANSIENT in (asked.body or ()) and TRANSIENT in failure.text:
+            self._plain = True  # an older service
+            self._unknown[asked.uuid] = None
         elif failure.kind in ("invalid", "forbidden") and asked.body is not None and asked.body.get("network"):
             self._homeless.add(asked.uuid)  # the network is another registry's, gone, or not for such a NIC
             self._unknown[asked.uuid] = None

@@ -27,6 +27,7 @@ LONGEST_EPOCH = 64
 LONGEST_NOTE = 255  #: bytes
 OF_REGISTRY = frozenset(("moved_to", "came", "came_from", "settles"))  #: what of a report is not a node's to say
 ENDPOINTS = "endpoints"  #: the field of a report that only a service with an underlay has
+TRANSIENT = "transient"  #: the field of a NIC that was found and never defined, so that it goes when it has stopped
 ADDRESS = "ip"  #: the field of a NIC's address: of a node's NIC the operator may change it too
 UNKNOWN = -1  #: the number of a revision that is not said
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync.bare import may_have
 from netagent.sync.outbox import STOPPED
+from netagent.sync.reading import TRANSIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 #: States of a wanted NIC in which it may go. Of two that contend for one address, either.
 GOING = ("stopped", "conflict")
 ELSEWHERE = ("running", "moving")
+NONE_DEFINED = "no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it"
 
 
 class Stray(NamedTuple):
@@ -70,12 +72,21 @@ def found(
     going = [
         item for item in gone if _is_stopped(told, item) and item["shown"]["state"] in GOING and list(item["shown"]["nodes"]) == [node]
     ]
-    if going and not survey.defined:
-        return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
+    # what was never defined here does not go by its definition: of that nothing defined says nothing
+    doubtful = [item for item in going if not (survey.defined or item["nic"].get(TRANSIENT))]
+    if doubtful and len(doubtful) == len(going):
+        return Found(problem=NONE_DEFINED)
+    going = [item for item in going if item not in doubtful]
     taps = {item["nic"]["uuid"]: [each.device for each in survey.bare if may_have(item["nic"], each, survey.bridges)] for item in going}
     strays = tuple(Stray(item["nic"]["uuid"], item["revision"], item["label"]) for item in going if not taps[item["nic"]["uuid"]])
     unsaid = tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told)
-    return Found(strays, away, unsaid, withheld=_withheld([(item, taps[item["nic"]["uuid"]]) for item in going]))
+    withheld = [f"{_named(doubtful)}: {NONE_DEFINED}"] if doubtful else []
+    withheld += filter(None, [_withheld([(item, taps[item["nic"]["uuid"]]) for item in going])])
+    return Found(strays, away, unsaid, withheld="; ".join(withheld))
+
+
+def _named(items: list[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{item['label']} ({item['nic']['uuid']})" for item in items[:5])
 
 
 def _withheld(going: Iterable[tuple[Mapping[str, Any], list[str]]]) -> str:
@@ -83,7 +94,7 @@ def _withheld(going: Iterable[tuple[Mapping[str, Any], list[str]]]) -> str:
     staying = [(item, taps) for item, taps in going if taps]
     if not staying:
         return ""
-    named = ", ".join(f"{item['label']} ({item['nic']['uuid']})" for item, _taps in staying[:5])
+    named = _named([item for item, _taps in staying])
     held = list(dict.fromkeys(tap for _item, taps in staying for tap in taps))
     return f"{', '.join(held[:5])} may be theirs (on no record, in use, no mark): {named}; netcommon registry nic delete removes them"
 

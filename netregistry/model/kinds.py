@@ -100,6 +100,7 @@ Router4 = Annotated[str, Text(partial(_host, family=AF_INET), "an IPv4 address o
 Subnet4 = Annotated[str, Text(partial(_subnet, family=AF_INET), 'an IPv4 prefix of /30 or wider, such as "192.0.2.0/24"', True)]
 Subnet6 = Annotated[str, Text(partial(_subnet, family=AF_INET6), 'an IPv6 prefix of /126 or wider, such as "2001:db8::/64"', True)]
 Prefix4 = Annotated[str, Text(partial(validate.prefix, variable="", family=AF_INET), 'an IPv4 prefix such as "10.1.0.0/16"')]
+Prefix = Annotated[str, Text(partial(validate.prefix, variable=""), 'a prefix such as "10.1.0.0/16" or "2001:db8::/64"')]
 Domain = Annotated[str, Text(domain, 'a domain such as "example.com"')]
 Tag = Annotated[str, Text(_tag, "a tag of 1 to 128 letters, digits and _.+*/:@-")]
 TagOrNone = Annotated[str, Text(_tag, "a tag of 1 to 128 letters, digits and _.+*/:@-", True)]

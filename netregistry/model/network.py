@@ -70,15 +70,15 @@ class Network(NamedTuple):
         found = ip_address(address)
         return any(found in subnet for subnet in kinds.subnets(self.subnet, self.subnet6)) or (bool(self.subnet6) and found.is_link_local)
 
-    def bounds(self, family: int) -> tuple[tuple[int, int], ...]:
-        """Give what may be provisioned, in rising order, as pairs of numbers, both included."""
+    def bounds(self, family: int, beside: Iterable[tuple[int, int]] = ()) -> tuple[tuple[int, int], ...]:
+        """Give what may be provisioned, but for what is had ``beside``, in rising order, as pairs of numbers, both included."""
         given = _numbers(self.ranges, family) or [
             (int(subnet.network_address), int(subnet.broadcast_address))
             for subnet in kinds.subnets(self.subnet, self.subnet6)
             if subnet.version == family
         ]
         left = given if self._kept(family) else _without(given, _numbers(self.reserved, family))
-        return tuple(_without(left, _numbers(self.barred, family)))
+        return tuple(_without(left, sorted((*_numbers(self.barred, family), *beside))))
 
     def bars(self, address: str) -> bool:
         """Tell whether the address is among those that may be a guest's of its Ganeti cluster, of whose NIC nothing is known."""

@@ -44,6 +44,7 @@ class Nic(NamedTuple):
     primary: bool = False
     reserved: bool = False  #: what it had stays reserved for its instance after its deletion
     made: kinds.Time = 0.0
+    transient: bool = False  #: the node that is its master has found it, and has never had a definition of it
 
     @property
     def all_addresses(self) -> tuple[str, ...]:
@@ -76,6 +77,7 @@ class Report(NamedTuple):
     mac: kinds.Mac = ""
     ip: kinds.AddressOrNone = ""
     addresses: Annotated[tuple[kinds.Address, ...], kinds.Hundred] = ()  #: all that are in use
+    prefixes: Annotated[tuple[kinds.Prefix, ...], kinds.Hundred] = ()  #: that are its guest's as a whole: its IP is one, or an option
     mode: Mode = ""
     link: kinds.Link = ""
     vlan: kinds.Vlan = ""
@@ -106,3 +108,8 @@ class Report(NamedTuple):
         if self.state == "stopped":
             return ()
         return tuple(each for each in dict.fromkeys((self.mac, self.ip, *self.addresses)) if each)
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """Give the prefixes of which its guest has every address, each once; none where it is stopped."""
+        return () if self.state == "stopped" else tuple(dict.fromkeys(self.prefixes))

@@ -12,7 +12,7 @@ from netregistry.pages import live, order, search
 from netregistry.pages.entries import Done, Link, done, link
 from netregistry.pages.order import Orders, Part, Place
 from netregistry.refusal import Refused
-from netregistry.rules.allocation import room
+from netregistry.rules.allocation import given_out, room
 from netregistry.service import filters
 from netregistry.service.filters import Filter, Param, Sight
 from netregistry.state import State
@@ -298,7 +298,7 @@ def fills(view: View, network: Network) -> tuple[Fill, ...]:
         Fill(
             family,
             subnets[family],
-            *room(view.pool("addresses", network.uuid, family), network.bounds(family), network.excluded(family)),
+            *room(view.pool("addresses", network.uuid, family), given_out(view, network, family), network.excluded(family)),
         )
         for family in network.families
     )

@@ -3,7 +3,7 @@
 Of MACs the lowest is counted from a place by chance and round the end: other registries, and Ganeti by itself, may give out MACs of the
 same prefix.
 
-What a guest is reported with is not given out, whether it is wanted or not.
+What a guest is reported with is not given out, whether it is wanted or not; nor anything of a prefix that is a guest's as a whole.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from netregistry.draft import Draft
     from netregistry.model.network import Network
     from netregistry.pool import Pool, Standing
+    from netregistry.view import View
 
 OCTETS = 6  #: of a MAC
 COUNTED: tuple[Standing, ...] = ("held", "reserved", "quarantined", "reported")
@@ -35,7 +36,8 @@ def address(draft: Draft, network: Network, family: int) -> str:
     _every_node_was_heard(draft)
     if family not in network.families:
         raise Refused("invalid", f"{network.name} has no IPv{family} subnet", field="allocate")
-    pool, bounds, excluded = draft.view.pool("addresses", network.uuid, family), network.bounds(family), network.excluded(family)
+    pool, bounds = draft.view.pool("addresses", network.uuid, family), given_out(draft.view, network, family)
+    excluded = network.excluded(family)
     for number in _candidates(pool, bounds):
         found = kinds.text(number, family)
         key = keys.address(network.uuid, found)
@@ -46,7 +48,27 @@ def address(draft: Draft, network: Network, family: int) -> str:
     what = f"{network.name} has no free IPv{family} address"
     if any(kinds.family(each.first) == family for each in network.barred):
         what += f" (some may be guests' of {network.cluster}, whose configuration could not be taken in as a whole: barred)"
+    inside = network.bounds(family)
+    spans = [each for each in sorted(draft.view.whole(network.uuid, family).items()) if any(map(partial(_meet, each[0]), inside))]
+    if spans:
+        what += f" (guests have prefixes of it: {', '.join(_whose(draft, span, seen, family) for span, seen in spans[:MOST_NAMED])})"
     raise _full(draft, what, pool, bounds, excluded, partial(kinds.text, which=family))
+
+
+def given_out(view: View, network: Network, family: int) -> tuple[tuple[int, int], ...]:
+    """Give what of a network may be given out, whoever has it: nothing of a prefix of which a guest has every address."""
+    return network.bounds(family, view.whole(network.uuid, family))
+
+
+def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _whose(draft: Draft, span: tuple[int, int], seen: tuple[str, ...], family: int) -> str:
+    length = (32 if family == 4 else 128) - (span[1] - span[0]).bit_length()
+    _seen, uuid, nic = seen[0].split("/")
+    node = draft.node(uuid)
+    return f"{kinds.text(span[0], family)}/{length} by NIC {nic} on {node.name if node is not None else uuid}"
 
 
 def mac(draft: Draft, prefix: str, scope: str) -> str:

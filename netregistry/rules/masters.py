@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Fields of a NIC that a Ganeti cluster, or a node, decides where it is the NIC's master.
 OF_GANETI = frozenset(("belongs", "instance", "index", "name", "owner", "mac", "network", "ip", "mode", "link", "vlan", "model", "tags"))
-OF_NODE = frozenset(("belongs", "instance", "index", "name", "mac", "mode", "link", "vlan", "model", "tags"))
+OF_NODE = frozenset(("belongs", "instance", "index", "name", "mac", "mode", "link", "vlan", "model", "tags", "transient"))
 OF_MASTER = {"ganeti": OF_GANETI, "node": OF_NODE}
 #: What a node may ask of the registry for a NIC of its own beside these: `netcommon define` is such a call.
 ASKED_BY_NODE = frozenset(("network", "ip", "addresses", "owner"))

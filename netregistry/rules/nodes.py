@@ -258,9 +258,10 @@ def _moved(view: View, node: str, report: Report) -> Report:
 
 
 def _news(view: View, node: str, uuid: str, report: Report | None) -> bool:
-    """Tell whether a report names another MAC or address than the one before, of those that its NIC does not want."""
+    """Tell whether a report names another MAC, address or prefix than the one before, of those that its NIC does not want."""
     nic, before = view.nic(uuid), view.get(keys.seen(node, uuid))
-    said = set(report.uses if report is not None else ()) ^ set(before.uses if before is not None else ())
+    now, then = ((*each.uses, *each.whole) if each is not None else () for each in (report, before))
+    said = {*now} ^ {*then}
     return bool(said.difference((nic.mac, *nic.all_addresses)) if nic is not None else said)
 
 

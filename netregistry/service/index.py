@@ -175,7 +175,7 @@ def text(value: Any, view: View) -> str:
     words = dict.fromkeys(_words(value))
     if isinstance(value, Nic):
         for seen in view.members("seen", value.uuid):
-            words |= dict.fromkeys(view.get(seen).uses)
+            words |= dict.fromkeys((*view.get(seen).uses, *view.get(seen).whole))
     return "\n".join(word for word in words if word).lower()
 
 

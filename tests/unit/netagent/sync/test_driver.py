@@ -47,6 +47,24 @@ def test_a_nic_is_reported_made_known_set_and_stopped(agent: Agent, sim: Sim, se
     assert agent.alarms.active() == {}
 
 
+def test_prefixes_that_are_a_guests_are_reported(agent: Agent, sim: Sim, service: Served) -> None:
+    """Each address of them is routed to it: its IP says one, and an option another. Nobody else is given any of them."""
+    client = service.client()
+    said = {"name": "blue", "subnet": "10.9.0.0/24", "ranges": [{"first": "10.9.0.15", "last": "10.9.0.80"}]}
+    blue = client.change("POST", "networks", said).body["uuid"]
+    network = {"NETWORK_UUID": blue, "NETWORK_NAME": "blue", "NETWORK_SUBNET": "10.9.0.0/24"}
+    there = nic("routed", IP="10.9.0.16/28", TAGS="netcommon:0:prefixes:10.9.0.64/28", **network)
+    definitions.write(sim.paths, there)
+    with agent.running() as sync:
+        sim.up(there)
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is reported")
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        assert reports(service)[UUIDS[0]]["prefixes"] == ["10.9.0.16/28", "10.9.0.64/28"]
+        given = [client.change("POST", "nics", {"network": blue, "allocate": ["ipv4"]}).body["ip"] for _ in range(34)]
+        assert given == [f"10.9.0.{number}" for number in (15, *range(32, 64), 80)]
+
+
 def test_the_options_in_force_are_reported_wherever_they_were_given(agent: Agent, sim: Sim, service: Served) -> None:
     """By the settings of its up, tags, and the registry; none that its mode does not have, and nothing that is only said since."""
     sim.settings = sim.settings._replace(nic={"mcast_flood": False, "eui64": True, "blackhole": True})

@@ -859,6 +859,25 @@ def test_what_could_not_be_told_is_looked_at_again_after_a_pause(turned: Turned,
     assert turned.take(Ask).method == method
 
 
+def test_an_older_service_is_told_nothing_of_what_was_never_defined(turned: Turned) -> None:
+    turned.begun()
+    turned.tell(Marked(turned.up(0)))
+    turned.passes(1.0)
+    turned.done()
+    turned.told(ready="e:200")
+    turned.passes(1.0)
+    asked = turned.take(Ask)
+    assert asked.method == "POST" and asked.body["transient"] is True
+    turned.tell(Failed(Failure("invalid", "transient: no such field; there are uuid, cluster")))
+    turned.passes(60.0)
+    if any(isinstance(each, Send) for each in turned.asked):
+        turned.take(Send)
+        turned.tell(Answered(None, "e:201"))
+        turned.passes(1.0)
+    asked = turned.take(Ask)
+    assert asked.method == "POST" and "transient" not in asked.body
+
+
 def test_a_sign_of_life_after_something_was_told_ends_what_was_told(turned: Turned) -> None:
     turned.begun(options(5, "isolated"))
     turned.told(leave(5, what="options"), ready="e:10")

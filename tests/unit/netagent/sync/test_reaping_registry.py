@@ -28,7 +28,7 @@ from netagent.sync.messages import (
     Surveyed,
     Wanted,
 )
-from netagent.sync.reaping import Found, found
+from netagent.sync.reaping import NONE_DEFINED, Found, found
 from netagent.sync.rules import Rules
 from netagent.sync.sent import Sent
 from netregistry.model.nic import Report
@@ -122,6 +122,21 @@ def test_who_stays_for_a_tap_that_may_be_its_own(mode: str | None, tap: Bare, st
     what = found(NODE, Surveyed(here(1), defined=1, bare=(tap,), bridges=frozenset({"br0", "br1"})), STOPPED, (), [wanted])
     assert (not what.strays, NICS[0] in what.withheld, tap.device in what.withheld) == (stays, stays, stays)
     assert not what.problem
+
+
+@pytest.mark.parametrize("defined", [0, 1])
+def test_what_was_never_defined_goes_whatever_is_defined(defined: int) -> None:
+    """The others stay where nothing is: their definitions' folder may be lost."""
+    never, told = item(0), {NICS[number]: Sent("stopped", 1) for number in range(2)}
+    never["nic"]["transient"] = True
+    what = found(NODE, Surveyed({}, defined=defined), told, (), [never, item(1)])
+    assert [stray.uuid for stray in what.strays] == [NICS[number] for number in range(1 + defined)] and not what.problem
+    assert (NICS[1] in what.withheld and "no NIC is defined" in what.withheld) == (not defined)
+    assert NICS[0] not in what.withheld
+    assert found(NODE, Surveyed({}, defined=defined), told, (), [item(1)]).problem == ("" if defined else NONE_DEFINED)
+    tap = Surveyed({}, defined=defined, bare=(Bare("tap7", loose=True),))
+    never["nic"] |= {"mode": "bridged", "link": "br0"}
+    assert "tap7" in found(NODE, tap, told, (), [never]).withheld, "its tap may be there"
 
 
 def test_a_report_goes_when_the_nic_runs_elsewhere() -> None:

@@ -87,6 +87,61 @@ def test_who_runs_is_not_removed_wherever_its_tap_has_got_to(agent: Agent, sim: 
         assert shown(service), "its guest runs"
 
 
+def is_transient(service: Served) -> bool:
+    found = shown(service)
+    return found is not None and bool(found["nic"]["transient"])
+
+
+def test_who_was_never_defined_is_gone_when_it_has_stopped(agent: Agent, sim: Sim, service: Served) -> None:
+    """Also on a node where nothing ever was: QEMU calls our hook for a guest that somebody has started by hand."""
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        assert is_transient(service)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        agent.compared()
+        assert state(service) == "running"
+        sim.down(guest(0))
+        sim.host.remove_link("tap0")
+        sync.marked(UUIDS[0])
+        agent.until(lambda: shown(service) is None, "it is gone")
+        assert "registry-inventory" not in agent.alarms.active()
+
+
+@pytest.mark.parametrize("when", ["before", "while it runs", "when it has stopped"])
+def test_who_was_ever_defined_stays_where_nothing_is(agent: Agent, sim: Sim, service: Served, when: str) -> None:
+    """The folder may be lost, also while the guest runs: that it runs without a definition says nothing then."""
+    path = definitions.write(sim.paths, guest(0)) if when == "before" else ""
+    with agent.running() as sync:
+        sim.up(guest(0))
+        sync.marked(UUIDS[0])
+        running(agent, service)
+        agent.until(lambda: sync.machine.idle, "nothing is left")
+        assert is_transient(service) == (when != "before")
+        if when == "while it runs":
+            path = definitions.write(sim.paths, guest(0))
+            sync.marked(UUIDS[0])
+            agent.until(lambda: not is_transient(service), "it is told")
+        if when != "when it has stopped":
+            Path(path).unlink()
+            sync.marked(UUIDS[0])
+            agent.until(lambda: sync.machine.idle, "nothing is left")
+            agent.compared()
+            assert not is_transient(service)
+        sim.down(guest(0))
+        sim.host.remove_link("tap0")
+        if when == "when it has stopped":
+            path = definitions.write(sim.paths, guest(0))
+            sync.marked(UUIDS[0])
+            agent.until(lambda: not is_transient(service), "it is told")
+            Path(path).unlink()
+        sync.marked(UUIDS[0])
+        agent.until(lambda: state(service) == "stopped", "it is off")
+        agent.until(lambda: "no NIC is defined" in agent.alarms.active().get("registry-inventory", ""), "people are told")
+        assert shown(service)
+
+
 def vpn(sim: Sim, name: str) -> None:
     """Add a tap that is nobody's NIC, in no bridge: the node has an address on it."""
     link = sim.host.add_tap(name, holder=200)

@@ -279,3 +279,48 @@ def test_however_much_is_reported_an_allocation_looks_at_one(
     monkeypatch.setattr(use, "users", counted)
     assert registry.nic(network=big, allocate=["ipv4"]).ip == "10.0.0.100"
     assert {key.rpartition("/")[2] for key in looked if keys.kind(key) == "addresses"} == {"10.0.0.100"}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["wanted", "wanted by nobody"])
+def test_nothing_is_given_out_of_a_prefix_that_is_a_guests(registry: Registry, who: Identity, known: bool) -> None:
+    """It is routed to the guest, and its guard lets it send from all of it; who asks for an address of it by name is given it."""
+    blue = registry.network(subnet="192.0.2.0/27", gateway="192.0.2.1")
+    web = registry.nic(network=blue, ip="192.0.2.4", instance="web1", index=0)
+    prefixes = ["192.0.2.4/30", "192.0.2.16/28", "192.0.2.20/32", "198.51.100.0/24", "2001:db8::/64"]
+    has(registry, who, web, "192.0.2.4", prefixes=prefixes)
+    if not known:
+        registry.do("nic.delete", web.uuid)
+    assert given_out(registry, blue, 20) == {f"192.0.2.{number}" for number in (2, 3, *range(8, 16))}
+    said = registry.refused("nic.add", "", {"network": blue, "allocate": ["ipv4"]})
+    assert said["kind"] == "full" and f"192.0.2.16/28 by NIC {web.uuid} on node0" in said["detail"] and "198" not in said["detail"]
+    assert registry.nic(network=blue, ip="192.0.2.17").ip == "192.0.2.17"
+    has(registry, who, web, "192.0.2.4", how="stopped", prefixes=prefixes)
+    assert given_out(registry, blue, 1) <= {f"192.0.2.{number}" for number in (5, 6, 7)}
+    has(registry, who, web, "192.0.2.4", prefixes=prefixes)
+    assert given_out(registry, blue, 1) == set()
+    assert registry.report(who, removed=(web.uuid,)).status == 200
+    assert len(given_out(registry, blue, 20)) == 16
+    assert not registry.local.view.whole(blue, 4)
+
+
+def test_a_prefix_is_in_the_way_where_its_nic_is(registry: Registry, who: Identity) -> None:
+    """In another network the same addresses are others; a NIC that goes there brings its prefixes along."""
+    blue, green = registry.network(subnet="192.0.2.0/29"), registry.network("green", "192.0.2.0/29")
+    web = registry.nic(network=blue, instance="web1", index=0)
+    has(registry, who, web, "", addresses=[], prefixes=["192.0.2.0/30"])
+    assert given_out(registry, blue) == {f"192.0.2.{number}" for number in (4, 5, 6)}
+    assert "192.0.2.1" in given_out(registry, green, 1)
+    registry.do("nic.set", web.uuid, {"network": green})
+    assert given_out(registry, green) == {f"192.0.2.{number}" for number in (4, 5, 6)}
+
+
+def test_one_prefix_of_two_guests(registry: Registry, who: Identity) -> None:
+    """An anycast prefix: it is free when neither has it."""
+    blue = registry.network(subnet="192.0.2.0/29")
+    nics = [registry.nic(network=blue, instance="web1", index=number) for number in range(2)]
+    for nic in nics:
+        has(registry, who, nic, "", addresses=[], prefixes=["192.0.2.0/30"])
+    registry.report(who, removed=(nics[0].uuid,))
+    assert given_out(registry, blue) == {f"192.0.2.{number}" for number in (4, 5, 6)}
+    registry.report(who, removed=(nics[1].uuid,))
+    assert given_out(registry, blue) == {f"192.0.2.{number}" for number in (1, 2, 3)}
