@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.stores.base import LARGEST, MOST, Put, Unavailable, Unknown, commit_size
+from netregistry.stores.base import LARGEST, MOST, Compacted, Put, Unavailable, Unknown, commit_size
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.etcd_client import Client
 from netregistry.stores.etcd_facts import Facts, Overtaken, begun, facts
@@ -174,10 +174,16 @@ def _written(target: Store, batch: list[Put]) -> None:
 
 
 def _items(source: Store) -> Iterator[Item]:
-    """Give all that a store has at one revision but for its leader, which is a service and no content."""
+    """Give all that a store has at one revision but for its leader, which is a service and no content.
+
+    Raises Unavailable where the store forgets that revision meanwhile: the same from the beginning is of a later one.
+    """
     after, revision, more = "", 0, True
     while more:
-        listing = source.list("", after, PAGE, revision)
+        try:
+            listing = source.list("", after, PAGE, revision)
+        except Compacted:
+            raise Unavailable("the registry was compacted while it was copied: begin the copy again") from None
         revision, more = listing.revision, listing.more
         yield from (item for item in listing.items if item.key != keys.LEADER)
         after = listing.items[-1].key if listing.items else ""

@@ -79,11 +79,16 @@ def so_already(node: Node, body: Any) -> None:
     It is asked for by whoever types at the node, with a token: what a node is and should provide is its operator's to change.
     """
     fields = read_fields(Node, body, ("uuid", *FIELDS))
-    for name in (each for each in FIELDS if each in fields and fields[each] != getattr(node, each)):
+    for name in (each for each in FIELDS if each in fields and not _same(fields[each], getattr(node, each))):
         there, wanted = (",".join(each) if isinstance(each, tuple) else each for each in (getattr(node, name), fields[name]))
         command = f"netcommon registry node set {node.name} {name}={wanted}"
         detail = f"node {node.uuid} has joined before, and its {name} is {there!a}, not {wanted!a}: {command}, or join without it"
         raise Refused("exists", detail, field=name, node=node.uuid, called=node.name, command=command)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell whether two values of a field say the same: tags have no order."""
+    return set(one) == set(other) if isinstance(one, tuple) and isinstance(other, tuple) else bool(one == other)
 
 
 def set_(draft: Draft, part: Part) -> Done:

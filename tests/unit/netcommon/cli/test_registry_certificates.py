@@ -112,8 +112,8 @@ def test_a_node_that_joins_again_is_what_the_registry_knows(machines: Machines) 
     ):
         assert said in other("registry", "join", machines.url, text, *more, status=status).stderr
         assert membership.read(other.paths) == me
-    home("registry", "node", "set", "node1", "name=node7", "cluster=new.example.com")
-    assert "as node node7" in other("registry", "join", machines.url, text, "cluster=new.example.com").stdout
+    home("registry", "node", "set", "node1", "name=node7", "cluster=new.example.com", "provides=fast,slow")
+    assert "as node node7" in other("registry", "join", machines.url, text, "cluster=new.example.com", "provides=slow,fast").stdout
     assert membership.read(other.paths) == me._replace(name="node7") and joining.begun(other.paths.lib) == ""
     other("registry", "join", machines.url, token(machines, "node", "node7"), "--name", "node7")
     (node,) = home.json("registry", "node", "list")["items"]
