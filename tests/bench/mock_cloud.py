@@ -1,10 +1,10 @@
 """Measure a mock cloud with a registry's service on an etcd.
 
-    python -m tests.bench.mock_cloud [--members N] [--sqlite] [--nics N] [NODES ...]
+    python -m tests.bench.mock_cloud [--members N] [--sqlite] [--nics N] [--rounds N] [NODES ...]
 
 500, 1,000 and 2,000 nodes by itself, with five NICs on each: the same cloud grows. etcd, `netcommon registry serve` and `mockcloud serve`
 are processes of their own. Nodes and instances are made by another process (``--inside``), which ends before anything is measured. At the
-largest size the service is killed and started again, and instances migrate, each once; who hears the store's commits judges whether
+largest size the service is killed and started again, and instances migrate, each ``--rounds`` times; who hears the store's commits judges whether
 anything is in force on two nodes. What a node costs is said for each size: what grows by more than the number of nodes is named.
 """
 
@@ -243,8 +243,8 @@ class Bench:
         self.figures.note("requests a second meanwhile, at most", watched.peak)
 
 
-def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE, nics: int = NICS) -> list[Figures]:
-    """Measure all sizes; the last one also for a restart and for migrations."""
+def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE, nics: int = NICS, rounds: int = 1) -> list[Figures]:
+    """Measure all sizes; the last one also for a restart and for migrations, so many of each instance."""
     bench, found = Bench(folder, store, nics), []
     bench.registry.start()
     try:
@@ -261,7 +261,8 @@ def measured(folder: Path, store: str, sizes: Sequence[int], idle: float = IDLE,
         if not nics:
             return found
         witness = Witness(store) if store else None
-        bench.within("storm", sizes[-1])
+        for _ in range(rounds):
+            bench.within("storm", sizes[-1])
         if witness is not None:
             judge = witness.close()
             bench.figures.note("commits during the migrations", judge.commits)
@@ -298,6 +299,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--members", type=int, default=1, help="of the etcd")
     parser.add_argument("--sqlite", action="store_true", help="a file instead")
     parser.add_argument("--nics", type=int, choices=range(NICS + 1), default=NICS, help="of the instance of each node")
+    parser.add_argument("--rounds", type=int, default=1, help="of migrations, each of which moves every instance")
     parser.add_argument("nodes", nargs="*", type=int, default=SIZES)
     given = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="mockcloud-", dir="/dev/shm") as folder, contextlib.ExitStack() as stack:
@@ -305,7 +307,7 @@ def main(words: Sequence[str]) -> None:
         if not given.sqlite:
             (Path(folder) / "etcd").mkdir()
             store = stack.enter_context(Cluster(Path(folder) / "etcd", given.members)).url
-        found = measured(Path(folder), store, given.nodes, IDLE, given.nics)
+        found = measured(Path(folder), store, given.nodes, IDLE, given.nics, given.rounds)
     print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
     print(table(found, given.nodes, given.nics))
 
