@@ -4,8 +4,8 @@
 
 500, 1,000 and 2,000 nodes by itself, with five NICs on each: the same cloud grows. etcd, `netcommon registry serve` and `mockcloud serve`
 are processes of their own. Nodes and instances are made by another process (``--inside``), which ends before anything is measured. At the
-largest size the service is killed and started again, and instances migrate, each ``--rounds`` times; who hears the store's commits judges whether
-anything is in force on two nodes. What a node costs is said for each size: what grows by more than the number of nodes is named.
+largest size the service is killed and started again, and instances migrate, each ``--rounds`` times; who hears the store's commits judges
+whether anything is in force on two nodes. What a node costs is said for each size: what grows by more than the number of nodes is named.
 """
 
 from __future__ import annotations
