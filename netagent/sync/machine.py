@@ -40,7 +40,7 @@ from netagent.sync.messages import (
     Tell,
     Watch,
 )
-from netagent.sync.outbox import Outbox
+from netagent.sync.outbox import PREFIXES, Outbox
 from netagent.sync.ownership import Ownership
 from netagent.sync.reading import Lie, revision_of
 from netagent.sync.reaping import told_devices
@@ -250,6 +250,7 @@ class Machine:
                     self._another_epoch(now)
                     self.line.greeted = True
                 self.outbox.can_tell_underlay(self.line.can(UNDERLAY, now))
+                self.outbox.can_tell_prefixes(self.line.can(PREFIXES, now))
             elif isinstance(asked, AskNode):
                 self._known(self.line.node(event.body, now), event.body)
             elif isinstance(asked, List):

@@ -44,6 +44,7 @@ class Outbox:
         self.dirty: dict[str, None] = {}
         self.about = self.underlay = False  #: what there is on the node is to be told, and what of the underlay
         self.able = False  #: the service has an underlay, and takes what is there of it
+        self.prefixes = False  #: the service takes the prefixes that guests have as a whole
         self.aside: dict[str, Aside] = {}  #: what the registry refuses: NICs, and what there is on the node (ABOUT)
         self.leaving: set[str] = set()  #: stopped NICs that run elsewhere by now: what we have said of them goes
         self.absent: set[str] = set()  #: NICs that are ours and not here, of which nothing was ever said: that is to be said
@@ -125,6 +126,8 @@ class Outbox:
                 continue  # it is not here, and that was told
             report = self._report(uuid, local, looked.wall, kept)
             self.absent.discard(uuid)
+            if report is not None and not self.prefixes:
+                report = report._replace(prefixes=())
             endpoints = self._endpoints(local)
             sent = None if report is None else sent_of(report, endpoints=endpoints)
             if not self._is_known(uuid, sent, before):
@@ -265,6 +268,12 @@ class Outbox:
     def has_underlay(self, said: object) -> None:
         """Take what the registry has of the underlay on the node; None: nothing."""
         self._node_told[UNDERLAY] = hash(standing_of(said))
+
+    def can_tell_prefixes(self, able: bool) -> None:
+        """Take whether the service takes prefixes of guests. What it was not told of NICs before is told then."""
+        if able and not self.prefixes:
+            self.dirty |= dict.fromkeys(self.told)
+        self.prefixes = able
 
     def can_tell_underlay(self, able: bool) -> None:
         """Take whether the service has an underlay. What it was not told of NICs before is told then."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay", "prefixes")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100

@@ -65,6 +65,16 @@ def test_prefixes_that_are_a_guests_are_reported(agent: Agent, sim: Sim, service
         assert given == [f"10.9.0.{number}" for number in (15, *range(32, 64), 80)]
 
 
+def test_a_service_that_takes_no_prefixes_is_told_none(agent: Agent, sim: Sim, service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one would refuse all of such a report."""
+    monkeypatch.setattr(queries, "ABILITIES", tuple(each for each in queries.ABILITIES if each != "prefixes"))
+    with agent.running() as sync:
+        sim.up(nic("routed", TAGS="netcommon:0:prefixes:10.9.0.64/28"))
+        sync.marked(UUIDS[0])
+        agent.until(lambda: UUIDS[0] in reports(service), "it is reported")
+        assert "prefixes" not in reports(service)[UUIDS[0]] or reports(service)[UUIDS[0]]["prefixes"] == []
+
+
 def test_the_options_in_force_are_reported_wherever_they_were_given(agent: Agent, sim: Sim, service: Served) -> None:
     """By the settings of its up, tags, and the registry; none that its mode does not have, and nothing that is only said since."""
     sim.settings = sim.settings._replace(nic={"mcast_flood": False, "eui64": True, "blackhole": True})
