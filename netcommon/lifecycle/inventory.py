@@ -7,8 +7,9 @@ interrupted, or a service that does not answer, ends it.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.guest_device import has_marked
 from netcommon.operations import every
-from netcommon.operations.link import marked
+from netcommon.operations.link import ALIAS, LinkSetting, marked
 from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from runtime.record import Record
 
 
+#: What is kept of a record's operations where it has our mark on the device.
+MARK = ({"kind": LinkSetting.KIND, "setting": ALIAS},)
+
+
 class Seen(NamedTuple):
     """What the host was like at one moment: a snapshot, and everything in it that bears our mark."""
 
@@ -32,7 +37,7 @@ class Seen(NamedTuple):
 class Records(NamedTuple):
     """Every record, and what they say is theirs."""
 
-    all: tuple[Record, ...]  #: without their operations, and the environments of their NICs, which are most of them
+    all: tuple[Record, ...]  #: without the environments of their NICs, and of their operations with ``MARK`` alone: those are most of them
     problems: tuple[str, ...]  #: what is wrong with those that could not be read, one line each
     lost: bool  #: a record could not be read, now or earlier (quarantine): what it tells of looks like nobody's
     held: frozenset[str]  #: identities of their operations' things (Operation.identity)
@@ -66,7 +71,7 @@ def records(node: Node) -> Records:
     held: set[str] = set()
     doubtful: set[str] = set()
     for record in node.store.each(problems):
-        found.append(record._replace(operations=(), nic=record.nic._replace(environment={})))
+        found.append(record._replace(operations=MARK if has_marked(record) else (), nic=record.nic._replace(environment={})))
         try:
             operations, unknown = execute.decode(record)
             held |= {operation.identity() for operation in operations}
