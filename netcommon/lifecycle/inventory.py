@@ -7,7 +7,7 @@ interrupted, or a service that does not answer, ends it.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute
-from netcommon.lifecycle.guest_device import has_marked
+from netcommon.lifecycle.guest_device import has_marked, may_have_guest
 from netcommon.operations import every
 from netcommon.operations.link import ALIAS, LinkSetting, marked
 from runtime.errors import HostRefused, NetcommonError
@@ -16,11 +16,14 @@ from runtime.typed import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netcommon.operations.base import Operation, Owned
     from runtime.record import Record
+
+
+#: What ends the doubt.
+REMEDY = "adopt it (netcommon adopt), or restart or stop its guest: this goes when the device has gone"
 
 
 #: What is kept of a record's operations where it has our mark on the device.
@@ -44,7 +47,8 @@ class Records(NamedTuple):
     told: frozenset[str]  #: the devices that they are about
     uuids: frozenset[str]
     doubtful: frozenset[str] = frozenset()  #: devices of records with operations that we do not know, which may have made what we find
-    bare: bool = False  #: devices bear no mark on this node (the setting tap_alias): one that is held may be ours
+    bare: bool = False  #: devices are to bear no mark on this node (the setting tap_alias)
+    indices: frozenset[int] = frozenset()  #: of the devices of this node's records, in this boot
 
 
 def look(node: Node) -> Seen:
@@ -80,19 +84,21 @@ def records(node: Node) -> Records:
             problems.append(f"{record.key}: what it holds cannot be told: {type(error).__name__}: {error}")
     lost = bool(problems or node.store.quarantined())
     devices, uuids = frozenset(record.device for record in found), frozenset(record.uuid for record in found)
-    return Records(
-        tuple(found), tuple(problems), lost, frozenset(held - {""}), devices, uuids, frozenset(doubtful), not node.settings.tap_alias
-    )
+    here = (record.ifindex for record in found if (record.boot, record.netns) == (node.identity.boot, node.identity.netns))
+    bare, held = not node.settings.tap_alias, held - {""}
+    return Records(tuple(found), tuple(problems), lost, frozenset(held), devices, uuids, frozenset(doubtful), bare, frozenset(here))
 
 
 def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
     """What bears our mark and is on no record, each with why it stays all the same; "" for what nobody needs.
 
-    It stays while its device is there and no record tells of that device but one may have been lost (quarantine, a newer version's
-    record): the guest may be alive behind it. What is of no device stays while there is any such guest, which may share it.
+    It stays while its device is there, and on no record, and a guest may be behind it (netcommon.lifecycle.guest_device), or a record may
+    have been lost (quarantine, a newer version's record). What is for a name alone may have been left by an earlier device of it: where
+    the device bears no mark, and should, it stays if anything else is there that was made for this one. What is of no device stays while
+    there is any such guest, which may share it.
     """
-    told = known.told | _renamed(seen.view, known)
-    orphans = [link for link in seen.view.links() if _alive_behind(link, known.bare) and link.name not in told]
+    orphans: list[str] | None = None
+    ours = {thing.device for thing in seen.owned if not thing.named}
     for thing in seen.owned:
         if thing.identity in known.held:
             continue
@@ -100,20 +106,13 @@ def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
         if known.doubtful and (not thing.device or thing.device in known.doubtful):
             yield thing, f"{sorted(known.doubtful)[0]} has operations on record that this version does not know: they may have made it"
             continue
-        if link and thing.device not in told and (known.lost or _alive_behind(link, known.bare)):
-            yield thing, f"on no record, but {thing.device} is there: adopt it, or down it"
-        elif not thing.device and orphans and known.lost:
-            yield thing, f"on no record, but {orphans[0].name} is there, which may need it: adopt it, or down it"
+        its = link is not None and (not thing.named or known.bare or marked(link) or link.name in ours)
+        if link and link.index not in known.indices and (known.lost or (its and may_have_guest(seen.view, link))):
+            yield thing, f"on no record, but {thing.device} is there, and a guest may be behind it: {REMEDY}"
+            continue
+        if known.lost and not thing.device and orphans is None:
+            orphans = [each.name for each in seen.view.links() if each.index not in known.indices and may_have_guest(seen.view, each)]
+        if known.lost and not thing.device and orphans:
+            yield thing, f"on no record, but {orphans[0]} is there, and a guest behind it may need it: {REMEDY}"
         else:
             yield thing, ""
-
-
-def _renamed(view: View, known: Records) -> set[str]:
-    """The names that devices on record have now."""
-    found = ((record, view.link_at(record.ifindex)) for record in known.all)
-    return {link.name for record, link in found if link is not None and (known.bare or link.alias.startswith(record.uuid + " "))}
-
-
-def _alive_behind(link: Link, bare: bool) -> bool:
-    """Whether somebody uses the device, which is one of ours by its mark; or may be, where devices bear none."""
-    return link.holders != 0 if marked(link) else bare and link.holders > 0

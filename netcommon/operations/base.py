@@ -40,6 +40,7 @@ class Owned(NamedTuple):
     device: str = ""  #: the NIC's device it belongs to, "" where that is gone or the mark does not say
     shared: tuple[str, ...] = ()  #: the keys by which NICs claim it, as of Operation.shared
     detached: bool = False  #: it is somebody's again as soon as ``device`` is there again
+    named: bool = False  #: it is for whichever device is called ``device``, which may be another one than it was made for
 
 
 class Operation(Protocol):

@@ -69,3 +69,18 @@ def test_one_that_the_site_s_script_sets_up(node: Node) -> None:
     assert collect() == [] and Path("/run/said").read_text() == "up tap0\n"
     tap.close()
     assert [line.split()[0] for line in collect()] == ["removed"] and "down" in Path("/run/said").read_text()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_whose_record_is_lost(node: Node, way: str) -> None:
+    node.bridge("br0")
+    tap = node.tap("tap0")
+    up(way)
+    (record,) = Path("/run/netcommon/nics").glob("*.json")
+    record.unlink()
+    before = run("nft", "list", "ruleset")
+    assert "netcommon-guard" in before
+    assert {line.split()[0] for line in collect()} == {"kept"} and run("nft", "list", "ruleset") == before
+    tap.close()
+    collect()
+    assert "netcommon" not in run("nft", "list", "ruleset")

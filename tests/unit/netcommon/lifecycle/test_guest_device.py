@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from netcommon.host.api.facts import Link
@@ -11,6 +13,7 @@ from netcommon.lifecycle.context import alive
 from netcommon.lifecycle.guest_device import DATAPATH, may_have_guest
 from netcommon.operations.link import down_mark
 from runtime.nic import Nic
+from tests.support.reaping import GRACE, world
 from tests.support.sim import UUIDS, Sim, nic
 
 WAYS = ("never marked", "marked since", "alias taken away", "alias of another")
@@ -29,6 +32,10 @@ def came_up(sim: Sim, guest: Nic, way: str) -> None:
     sim.settings = sim.settings._replace(tap_alias=way != "never marked")
     if way not in WAYS[:2]:
         sim.host.kernel.set_link(SetLink(sim.index(guest.interface), alias="customer 7" if way == "alias of another" else ""))
+
+
+def lost(sim: Sim) -> None:
+    Path(sim.paths.state, "nics", f"{UUIDS[0]}.json").unlink()
 
 
 class TestRenamed:
@@ -76,6 +83,68 @@ class TestRenamed:
         sim.node.store.write(sim.record()._replace(boot="of another"))
         sim.host.rename_link("tap0", "guest0")
         assert [found.action for found in sim.gc()] == ["removed"]
+
+
+class TestLost:
+    """A NIC whose record is lost."""
+
+    @pytest.mark.parametrize("mode", ["bridged", "routed, table", "openvswitch"])
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("renamed", [False, True])
+    def test_what_is_of_a_device_in_use_stays(self, sim: Sim, mode: str, way: str, renamed: bool) -> None:
+        came_up(sim, nic(mode, **GUARD), way)
+        lost(sim)
+        if renamed and mode == "bridged":
+            sim.host.rename_link("tap0", "guest0")
+        before = owned(sim)
+        assert before and {found.action for found in sim.gc()} == {"kept"} and owned(sim) == before
+        sim.host.remove_link("guest0" if renamed and mode == "bridged" else "tap0")
+        sim.gc()
+        assert owned(sim) == set()
+
+    @pytest.mark.parametrize("mode", ["bridged", "openvswitch"])
+    @pytest.mark.parametrize("device", ["vif1.0", "guest0"])
+    def test_a_vif_is_in_use_as_long_as_it_is_there(self, sim: Sim, mode: str, device: str) -> None:
+        sim.host.add_link(VIF._replace(name=device))
+        came_up(sim, nic(mode, INTERFACE=device, **GUARD), "never marked")
+        lost(sim)
+        before = owned(sim)
+        assert before and {found.action for found in sim.gc()} == {"kept"} and owned(sim) == before
+        sim.host.remove_link(device)
+        sim.gc()
+        assert owned(sim) == set()
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_what_is_of_a_tap_that_nobody_holds_goes(self, sim: Sim, way: str) -> None:
+        sim.host.add_tap("tap9", persistent=True)
+        came_up(sim, nic("bridged", INTERFACE="tap9", **GUARD), way)
+        lost(sim)
+        sim.gc()
+        assert owned(sim) == set()
+
+    def test_what_is_of_its_device_stays_though_another_of_the_name_is_on_record(self, sim: Sim) -> None:
+        """The record that has the name tells nothing of the device that has it by now."""
+        came_up(sim, nic("bridged", **GUARD), "never marked")
+        record = sim.record()
+        lost(sim)
+        sim.node.store.write(record._replace(nic=record.nic._replace(uuid=UUIDS[1]), ifindex=99, operations=()))
+        before = owned(sim)
+        sim.gc()
+        assert owned(sim) == before
+
+    def test_the_agent_says_once_what_stays(self) -> None:
+        with world() as made:
+            made.sim.settings = made.sim.settings._replace(tap_alias=False)
+            made.on_up(0)
+            made.sim.settings = made.sim.settings._replace(tap_alias=True)
+            (Path(made.sim.paths.state) / "nics" / f"{made.nic(0).uuid}.json").unlink()
+            before = made.owned().keys()
+            for _ in range(4):
+                made.reap()
+                made.now += GRACE
+            said = [line for line in made.sim.lines if "kept: " in line]
+            assert before and made.owned().keys() == before
+            assert len(said) == len(before) and all("netcommon adopt" in line for line in said)
 
 
 @pytest.mark.parametrize(
