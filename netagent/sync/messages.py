@@ -203,12 +203,25 @@ class Close(NamedTuple):
 # -- of the node
 
 
+class Sent(NamedTuple):
+    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none.
+
+    ``mode``, ``link``: as of a report, in which it is up.
+    """
+
+    state: str
+    hash: int
+    device: str = ""
+    mode: str = ""
+    link: str = ""
+
+
 class Look(NamedTuple):
-    """Look at some NICs, and at what there is on the node. ``devices``: on which the registry has them (reaping.told_devices)."""
+    """Look at some NICs, and at what there is on the node. ``devices``: on which the registry has NICs (reaping.told_devices)."""
 
     uuids: tuple[str, ...]
     about: bool = False
-    devices: Mapping[str, str] = {}
+    devices: Mapping[str, Sent] = {}
 
 
 class Survey(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from netagent.sync.messages import Local, Looked, Send
+from netagent.sync.messages import Local, Looked, Send, Sent
 from netagent.sync.reading import OF_REGISTRY, note, report_of, said_of
 from netregistry.model.codec import Invalid, read, write
 from netregistry.model.nic import Report
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 MOST = 50  #: NICs of one request
 STOPPED: Final = "stopped"
 ABOUT: Final = "about"  #: stands for what there is on the node, among UUIDs of NICs
-
-
-class Sent(NamedTuple):
-    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none."""
-
-    state: str
-    hash: int
-    device: str = ""
 
 
 class Aside(NamedTuple):
@@ -297,4 +289,4 @@ class Outbox:
 
 
 def _sent(report: Report, counts: bool = True) -> Sent:
-    return Sent(report.state, (hash(report) or 1) if counts else 0, report.tap)
+    return Sent(report.state, (hash(report) or 1) if counts else 0, report.tap, report.mode or "", report.link)

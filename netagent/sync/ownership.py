@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from netagent.sync.connection import Connection
     from netagent.sync.inbox import Changes, Inbox
-    from netagent.sync.messages import Asking, Failure, Local, Looked, Surveyed
-    from netagent.sync.outbox import Outbox, Sent
+    from netagent.sync.messages import Asking, Failure, Local, Looked, Sent, Surveyed
+    from netagent.sync.outbox import Outbox
     from netagent.sync.reading import Own, Revision
     from netagent.sync.reaping import Found
     from netagent.sync.rules import Rules

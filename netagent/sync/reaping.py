@@ -14,8 +14,7 @@ from netagent.sync.outbox import STOPPED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from netagent.sync.messages import Surveyed
-    from netagent.sync.outbox import Sent
+    from netagent.sync.messages import Sent, Surveyed
 
 #: States of a wanted NIC in which it may go. Of two that contend for one address, either.
 GOING = ("stopped", "conflict")
@@ -44,10 +43,9 @@ class Found(NamedTuple):
     withheld: str = ""
 
 
-def told_devices(told: Mapping[str, Sent], uuids: Iterable[str]) -> dict[str, str]:
-    """Give the devices on which NICs are up, as the registry has it; "" of one that is stopped. What it does not have is left out."""
-    there = {uuid: told[uuid] for uuid in uuids if uuid in told}
-    return {uuid: sent.device for uuid, sent in there.items() if sent.device or sent.state == STOPPED}
+def told_devices(told: Mapping[str, Sent]) -> dict[str, Sent]:
+    """Give on which devices NICs are up, and where, as the registry has it; or that they are stopped. What it does not have is left out."""
+    return {uuid: sent for uuid, sent in told.items() if sent.device or sent.state == STOPPED}
 
 
 def found(
@@ -73,9 +71,12 @@ def found(
     if going and not survey.defined:
         return Found(problem="no NIC is defined on this node any more: if that is so, netcommon registry nic delete says it")
     taps = {item["nic"]["uuid"]: [each.device for each in survey.bare if may_have(item["nic"], each, survey.bridges)] for item in going}
+    bare = {each.device for each in survey.bare}
+    running = [item for item in gone if item not in going and (sent := told.get(item["nic"]["uuid"])) is not None and sent.device in bare]
+    taps |= {item["nic"]["uuid"]: [told[item["nic"]["uuid"]].device] for item in running}
     strays = tuple(Stray(item["nic"]["uuid"], item["revision"], item["label"]) for item in going if not taps[item["nic"]["uuid"]])
     unsaid = tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told)
-    return Found(strays, away, unsaid, withheld=_withheld([(item, taps[item["nic"]["uuid"]]) for item in going]))
+    return Found(strays, away, unsaid, withheld=_withheld([(item, taps[item["nic"]["uuid"]]) for item in (*going, *running)]))
 
 
 def _withheld(going: Iterable[tuple[Mapping[str, Any], list[str]]]) -> str:

@@ -25,10 +25,10 @@ from netagent.sync.messages import (
     Marked,
     Retain,
     Send,
+    Sent,
     Surveyed,
     Wanted,
 )
-from netagent.sync.outbox import Sent
 from netagent.sync.reaping import Found, found
 from netagent.sync.rules import Rules
 from netregistry.model.nic import Report
