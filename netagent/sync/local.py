@@ -15,6 +15,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
+from netcommon.lifecycle.guest_device import may_have_guest
 from netcommon.lifecycle.migration import awaited
 from netcommon.operations.link import down_mark, marked
 from netcommon.options.schema import OPTIONS
@@ -118,7 +119,8 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
         if lost:
-            problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
+            named = ", ".join(sorted(lost.values())[:5])
+            problems.append(f"on no record, and there: {named}: adopt them (netcommon adopt), or restart or stop their guests")
     except NetcommonError as error:
         problems.append(str(error))
     return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept), bridges)
@@ -147,8 +149,8 @@ def _is_left(node: Node, view: View, record: Record) -> bool:
 
 
 def _marks(view: View) -> dict[str, str]:
-    """Give the NICs of which a device bears the mark, whatever it is called by now; not those that were taken down."""
-    there = ((link.alias.partition(" ")[0], link) for link in view.links() if marked(link))
+    """Give the NICs of which a device bears the mark, whatever it is called by now; not those without a guest, or taken down."""
+    there = ((link.alias.partition(" ")[0], link) for link in view.links() if marked(link) and may_have_guest(view, link))
     return {uuid: link.name for uuid, link in there if link.alias != down_mark(uuid)}
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from netagent.sync import hands
 from netagent.sync.driver import Sync
 from netagent.sync.gone import gone
+from netagent.sync.local import surveyed
 from netcommon.host.api.facts import AF_INET, Address, Link
 from runtime import definitions
 from runtime.nic import Nic
@@ -142,3 +144,14 @@ def test_a_definition_that_cannot_be_read_of_a_renamed_tap(agent: Agent, sim: Si
         assert state(service) == "running"
         sim.host.remove_link("guest0")
         agent.until(lambda: state(service) == "stopped", "it is off")
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_tap_without_a_guest_holds_nothing_back(sim: Sim, held: bool) -> None:
+    """A persistent tap that nobody holds keeps its alias when its NIC's record is lost: nobody is behind it."""
+    sim.host.add_tap("tap9", holder=77 if held else 0, persistent=True)
+    sim.up(nic("bridged", INTERFACE="tap9"))
+    lost(sim, 0)
+    sim.gc()
+    problem = surveyed(sim.node, hands.applied).problem
+    assert ("tap9" in problem and "netcommon adopt" in problem) == held and bool(problem) == held
