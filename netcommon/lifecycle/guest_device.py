@@ -9,7 +9,7 @@ netlink, or moves it between namespaces, can choose one; a tap is made by an ioc
 
 from __future__ import annotations
 
-from netcommon.operations.link import ALIAS, LinkSetting, marked
+from netcommon.operations.link import is_mark, marked
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def is_renamed(record: Record, link: Link) -> bool:
 
 def has_marked(record: Record) -> bool:
     """Tell whether our mark is among what was made for the record."""
-    return any((each.get("kind"), each.get("setting")) == (LinkSetting.KIND, ALIAS) for each in record.operations)
+    return any(map(is_mark, record.operations))
 
 
 def is_guests(link: Link) -> bool:

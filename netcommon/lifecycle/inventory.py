@@ -9,7 +9,7 @@ from __future__ import annotations
 from netcommon.lifecycle import execute
 from netcommon.lifecycle.guest_device import has_marked, may_have_guest
 from netcommon.operations import every
-from netcommon.operations.link import ALIAS, LinkSetting, marked
+from netcommon.operations.link import MARK, marked
 from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 #: What ends the doubt.
 REMEDY = "adopt it (netcommon adopt), or restart or stop its guest: this goes when the device has gone"
-
-
-#: What is kept of a record's operations where it has our mark on the device.
-MARK = ({"kind": LinkSetting.KIND, "setting": ALIAS},)
 
 
 class Seen(NamedTuple):
@@ -75,7 +71,7 @@ def records(node: Node) -> Records:
     held: set[str] = set()
     doubtful: set[str] = set()
     for record in node.store.each(problems):
-        found.append(record._replace(operations=MARK if has_marked(record) else (), nic=record.nic._replace(environment={})))
+        found.append(record._replace(operations=(MARK,) if has_marked(record) else (), nic=record.nic._replace(environment={})))
         try:
             operations, unknown = execute.decode(record)
             held |= {operation.identity() for operation in operations}
