@@ -92,6 +92,7 @@ class Reaper:
         self._next = clock.now() + delay
         self._last: Sizes | None = None
         self._sightings = Sightings()
+        self._kept: frozenset[tuple[str, str]] = frozenset()  #: what stays though it is on no record, and why, as it was said last
         self._failed: set[str] = set()  #: what could not be undone the last time: the others come first, or it would use up the cap
 
     def due(self, now: float) -> float:
@@ -139,6 +140,7 @@ class Reaper:
         self._tell(node, known)
         found = [Found(problem, "not readable", KEPT) for problem in known.problems]
         ownerless, kept = _ownerless(node, seen, known, files, guests)
+        self._say_kept(kept, call)
         due = self._sightings.update(ownerless, began, ended, settings.agent_reap_grace)
         waiting = [Found(one.text, one.why.text, KEPT) for identity, one in ownerless.items() if identity not in due]
         candidates = [*_records(node, seen.view, known), *(ownerless[identity] for identity in ownerless if identity in due)]
@@ -156,6 +158,12 @@ class Reaper:
             self._alarms.set(RECORDS, "; ".join(known.problems[:5]) or f"in quarantine: {files}")
         else:
             self._alarms.clear(RECORDS)
+
+    def _say_kept(self, kept: Iterable[Found], call: Call) -> None:
+        """Say once of what stays, though it is on no record, why it does."""
+        before, self._kept = self._kept, frozenset((found.text, found.why) for found in kept)
+        for text, why in sorted(self._kept - before):
+            call.log.warning(f"kept: {text}: {why}")
 
     def _reap(self, node: Node, candidates: Sequence[_Candidate], call: Call) -> list[Found]:
         """Lets the candidates go, as many as the cap and the call's time allow."""

@@ -24,7 +24,9 @@ class Gone(NamedTuple):
 def gone(node: Node, uuid: str, asked: Client) -> Gone:
     """Compare the node with its registry. ``uuid``: of the node. Raises what the client does."""
     survey = local.surveyed(node, hands.applied)
-    told = {item["report"]["nic"]: Sent(item["report"]["state"], 0) for item in asked.all("reports", node=uuid)}
+    told = {
+        item["report"]["nic"]: Sent(item["report"]["state"], 0, item["report"].get("tap") or "") for item in asked.all("reports", node=uuid)
+    }
     pages = list(asked.pages("nics", master=f"node:{uuid}"))
     mastered = [item for page in pages for item in page["items"]]
     what = found(uuid, survey, told, (), mastered)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from netagent.sync.bare import bare, bears_mark, is_bare
+from netagent.sync.bare import bare, is_bare, serves
 from netagent.sync.messages import Local, Looked, Surveyed
 from netagent.sync.reading import TRANSIENT
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.lifecycle import changed_options, execute
 from netcommon.lifecycle.change import settings_then
 from netcommon.lifecycle.context import alive
+from netcommon.lifecycle.guest_device import may_have_guest
 from netcommon.lifecycle.migration import awaited
 from netcommon.operations.link import down_mark, marked
 from netcommon.options.addresses import addresses_of
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from netagent.sync.bare import Bare
+    from netagent.sync.sent import Sent
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netregistry.model.node import About
@@ -46,10 +50,10 @@ class Unclear(Exception):
     """Nobody can tell for the moment how a NIC is."""
 
 
-def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Applied, devices: Mapping[str, str]) -> Looked:
+def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Applied, devices: Mapping[str, Sent]) -> Looked:
     """Look at some NICs. ``applied`` gives EPOCH:REVISION of what is in force of a record's NIC. Raises NetcommonError.
 
-    ``devices``: on which they are up as the registry has it, "" of one that is stopped.
+    ``devices``: on which NICs are up, and where, as the registry has it (reaping.told_devices).
     """
     view = node.host.view()
     found: dict[str, Local] = {}
@@ -63,7 +67,8 @@ def looked(node: Node, uuids: Iterable[str], about: About | None, applied: Appli
                 continue
             if record is None:
                 marks = _marks(view) if marks is None else marks
-                held = _may_be_up(node, view, devices.get(uuid)) if broken else nic is not None and _is_held(node, view, nic)
+                told = devices.get(uuid)
+                held = _is_held(node, view, nic, told) or (broken and _may_be_up(node, view, told, devices.values()))
                 if uuid in marks or node.store.elsewhere(uuid) or held:
                     unclear.add(uuid)  # its record may be lost, or another namespace of this node has it
                     continue
@@ -109,13 +114,15 @@ def surveyed(node: Node, applied: Applied) -> Surveyed:
         bridges = frozenset(link.name for link in view.links() if link.kind == "bridge")
         there, held = found.keys() | recorded | lost.keys(), {each.device for each in unknown}
         for uuid, nic in defined.items():
-            bare_tap = nic.interface in held and not bears_mark(node, nic.mode)
+            link = view.link(nic.interface) if nic.interface in held else None
+            bare_tap = link is not None and serves(node, view, link, nic.mode)
             if not (uuid in there or bare_tap or node.store.elsewhere(uuid)):
                 found[uuid] = _stopped(nic)
         if aside := node.store.quarantined():
             problems.append(f"in quarantine: {', '.join(aside[:5])}")
         if lost:
-            problems.append(f"on no record, and there: {', '.join(sorted(lost.values())[:5])}")
+            named = ", ".join(sorted(lost.values())[:5])
+            problems.append(f"on no record, and there: {named}: adopt them (netcommon adopt), or restart or stop their guests")
     except NetcommonError as error:
         problems.append(str(error))
     return Surveyed(found, "; ".join(problems[:5]), len(defined), tuple(unknown), frozenset(kept), bridges)
@@ -144,24 +151,47 @@ def _is_left(node: Node, view: View, record: Record) -> bool:
 
 
 def _marks(view: View) -> dict[str, str]:
-    """Give the NICs of which a device bears the mark, whatever it is called by now; not those that were taken down."""
-    there = ((link.alias.partition(" ")[0], link) for link in view.links() if marked(link))
+    """Give the NICs of which a device bears the mark, whatever it is called by now; not those without a guest, or taken down."""
+    there = ((link.alias.partition(" ")[0], link) for link in view.links() if marked(link) and may_have_guest(view, link))
     return {uuid: link.name for uuid, link in there if link.alias != down_mark(uuid)}
 
 
-def _is_held(node: Node, view: View, nic: Nic) -> bool:
-    """Tell whether the device of a defined NIC is in use and on no record, and would bear no mark of it. Raises NetcommonError."""
-    link = view.link(nic.interface) if nic.interface and not bears_mark(node, nic.mode) else None
-    return link is not None and is_bare(view, link) and node.store.by_device(nic.interface) is None
+def _is_held(node: Node, view: View, nic: Nic | None, told: Sent | None) -> bool:
+    """Tell whether the device of a NIC that is on no record is in use, and says of nobody's that it is its. Raises NetcommonError.
 
-
-def _may_be_up(node: Node, view: View, device: str | None) -> bool:
-    """Tell whether a NIC whose definition says nothing may be up: a tap in use is on no record, and bears no mark. Raises NetcommonError.
-
-    ``device``: on which the registry has it, "" for none; None where that is not known: it may be any.
+    ``nic``: as it is defined, None where it is not. ``told``: as the registry has it: its device is known by name, wherever it is by now.
     """
-    links = view.links() if device is None else [link for link in [view.link(device) if device else None] if link is not None]
-    return any(is_bare(view, link) and node.store.by_device(link.name) is None for link in links)
+    mode = nic.mode if nic is not None else told.mode if told is not None else ""
+    names = {nic.interface if nic is not None else "", told.device if told is not None else ""} - {""}
+    return any(serves(node, view, link, mode) for link in map(view.link, sorted(names)) if link is not None)
+
+
+def _may_be_up(node: Node, view: View, told: Sent | None, others: Iterable[Sent]) -> bool:
+    """Tell whether a NIC whose definition says nothing may be up: a device in use is on no record, without a mark. Raises NetcommonError.
+
+    ``told``: as the registry has it; None where that is not known: it may be any. Where its device is not there by its name, it may be one
+    that is where the NIC was, and that none of the ``others`` has.
+    """
+    if told is not None and (not told.device or view.link(told.device) is not None):
+        return False
+    found = [link for link in view.links() if is_bare(view, link) and node.store.by_device(link.name) is None]
+    if told is None:
+        return bool(found)
+    taken = {each.device for each in others}
+    return any(link.up and link.name not in taken and _is_where(view, link, told) for link in found)
+
+
+def _is_where(view: View, link: Link, told: Sent) -> bool:
+    """Tell whether a device is where a NIC was when it was up: a port of that bridge, or what a route of ours leads to.
+
+    A port of Open vSwitch keeps the name that its device had.
+    """
+    if told.mode == "routed":
+        return any(route.index == link.index for family in (AF_INET, AF_INET6) for route in view.routes_of(family, PROTOCOL))
+    place = bare(view, link)
+    if told.mode == "openvswitch":
+        return not place.bridge and view.ovs_held(told.device) is not None
+    return told.mode == "bridged" and place.bridge == told.link
 
 
 def _stopped(defined: Nic) -> Local:

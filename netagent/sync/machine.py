@@ -161,7 +161,7 @@ class Machine:
         found: list[Request] = [*self.jobs.start(now)]
         if self._looking is None and (wanted := self._next_look(now)) is not None:
             self._looking = wanted
-            found.append(Look(wanted.uuids, wanted.about, told_devices(self.outbox.told, wanted.uuids), wanted.underlay))
+            found.append(Look(wanted.uuids, wanted.about, told_devices(self.outbox.told), wanted.underlay))
         if self.ownership.survey_due:
             self.ownership.survey_due = False
             found.append(Survey())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from netagent.sync.bare import Bare
     from netagent.sync.laid import Standing
+    from netagent.sync.sent import Sent
     from netregistry.model.nic import Report
     from netregistry.model.node import About
 
@@ -189,12 +190,12 @@ class Close(NamedTuple):
 class Look(NamedTuple):
     """Look at some NICs, at what there is on the node, and of the underlay there.
 
-    ``devices``: on which the registry has the NICs (reaping.told_devices).
+    ``devices``: on which the registry has NICs (reaping.told_devices).
     """
 
     uuids: tuple[str, ...]
     about: bool = False
-    devices: Mapping[str, str] = {}
+    devices: Mapping[str, Sent] = {}
     underlay: bool = False
 
 

@@ -46,10 +46,9 @@ class Found(NamedTuple):
     withheld: str = ""
 
 
-def told_devices(told: Mapping[str, Sent], uuids: Iterable[str]) -> dict[str, str]:
-    """Give the devices on which NICs are up, as the registry has it; "" of one that is stopped. What it does not have is left out."""
-    there = {uuid: told[uuid] for uuid in uuids if uuid in told}
-    return {uuid: sent.device for uuid, sent in there.items() if sent.device or sent.state == STOPPED}
+def told_devices(told: Mapping[str, Sent]) -> dict[str, Sent]:
+    """Give on which devices NICs are up, and where, as the registry has it; or that they are stopped. What it does not have is left out."""
+    return {uuid: sent for uuid, sent in told.items() if sent.device or sent.state == STOPPED}
 
 
 def found(
@@ -78,10 +77,13 @@ def found(
         return Found(problem=NONE_DEFINED)
     going = [item for item in going if item not in doubtful]
     taps = {item["nic"]["uuid"]: [each.device for each in survey.bare if may_have(item["nic"], each, survey.bridges)] for item in going}
+    bare = {each.device for each in survey.bare}
+    running = [item for item in gone if item not in going and (sent := told.get(item["nic"]["uuid"])) is not None and sent.device in bare]
+    taps |= {item["nic"]["uuid"]: [told[item["nic"]["uuid"]].device] for item in running}
     strays = tuple(Stray(item["nic"]["uuid"], item["revision"], item["label"]) for item in going if not taps[item["nic"]["uuid"]])
     unsaid = tuple(item["nic"]["uuid"] for item in gone if item["nic"]["uuid"] not in told)
     withheld = [f"{_named(doubtful)}: {NONE_DEFINED}"] if doubtful else []
-    withheld += filter(None, [_withheld([(item, taps[item["nic"]["uuid"]]) for item in going])])
+    withheld += filter(None, [_withheld([(item, taps[item["nic"]["uuid"]]) for item in (*going, *running)])])
     return Found(strays, away, unsaid, withheld="; ".join(withheld))
 
 

@@ -9,11 +9,16 @@ if TYPE_CHECKING:
 
 
 class Sent(NamedTuple):
-    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none."""
+    """One NIC as the registry has it from us. ``hash``: of all that was said; 0: not known. ``device``: on which it is up, "" for none.
+
+    ``mode``, ``link``: as of a report, in which it is up.
+    """
 
     state: str
     hash: int
     device: str = ""
+    mode: str = ""
+    link: str = ""
 
 
 class Aside(NamedTuple):
@@ -35,4 +40,4 @@ class Looking(NamedTuple):
 def sent_of(report: Report, counts: bool = True, endpoints: tuple[str, ...] = ()) -> Sent:
     """Give a report as the registry has it from us; ``counts``: what it says is known, and need not be told anew."""
     said = hash((report, endpoints) if endpoints else report)
-    return Sent(report.state, (said or 1) if counts else 0, report.tap)
+    return Sent(report.state, (said or 1) if counts else 0, report.tap, report.mode or "", report.link)

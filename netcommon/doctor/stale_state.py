@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from netcommon.doctor.finding import Finding, Patient
 from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
 from netcommon.lifecycle.execute import decode
+from netcommon.lifecycle.guest_device import is_renamed
 from netcommon.lifecycle.unguarded import unguarded
 from netcommon.operations.ganeti_rule import left_detached
 from netcommon.operations.led_away import led_away
-from netcommon.operations.link import marked
+from netcommon.operations.link import down_mark, marked
 from runtime.record import Record
 
 #: Names that only a hypervisor gives. A missing device of another name may be the administrator's, to come back.
@@ -90,8 +91,8 @@ def unguarded_nics(patient: Patient) -> Iterator[Finding]:
 
 
 def _renamed(patient: Patient, record: Record) -> bool:
-    """Tell whether the record's device is there under another name: by its index and our mark, as lifecycle.context.alive does."""
+    """Tell whether the record's device is there under another name, as lifecycle.context.alive does."""
     link = patient.view.link_at(record.ifindex)
-    bare = not patient.settings.tap_alias or record.nic.mode == "ext"
-    marked = link is not None and (link.alias.startswith(record.uuid + " ") or (bare and not link.alias))
-    return link is not None and marked and link.name != record.device
+    if link is None or link.name == record.device or link.alias == down_mark(record.uuid):
+        return False
+    return link.alias.startswith(record.uuid + " ") or is_renamed(record, link)

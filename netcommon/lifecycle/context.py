@@ -143,17 +143,19 @@ class Outcome(NamedTuple):
 
 
 def alive(node: Node, view: View, record: Record) -> bool:
-    """Tell whether the device that the record was made for is still there, in the same boot: by index, and by name or our mark on it.
+    """Tell whether the device that the record was made for is still there, in the same boot: by its index, which the kernel gives once.
 
-    One that tells that its NIC was taken down (``taken_down``) counts as gone.
-    Where devices bear no mark of ours (the setting tap_alias, mode ext) the index is enough, if nobody else has marked it.
+    One that tells that its NIC was taken down (``taken_down``) counts as gone. Under another name, and without our mark on it,
+    netcommon.lifecycle.guest_device decides.
     """
     link = view.link_at(record.ifindex) if record.boot == node.identity.boot else None
     if link is None or link.alias == down_mark(record.uuid):
         return False
     if link.name == record.device or link.alias.startswith(record.uuid + " "):
         return True
-    return not link.alias and (not node.settings.tap_alias or record.nic.mode == "ext")
+    from netcommon.lifecycle.guest_device import is_renamed  # few devices are called otherwise
+
+    return is_renamed(record, link)
 
 
 def taken_down(view: View, record: Record) -> str:

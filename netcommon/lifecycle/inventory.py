@@ -7,19 +7,23 @@ interrupted, or a service that does not answer, ends it.
 from __future__ import annotations
 
 from netcommon.lifecycle import execute, underlay
+from netcommon.lifecycle.guest_device import has_marked, may_have_guest
 from netcommon.operations import every
-from netcommon.operations.link import marked
+from netcommon.operations.link import MARK, marked
 from runtime.errors import HostRefused, NetcommonError
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
     from netcommon.lifecycle.context import Node
     from netcommon.operations.base import Operation, Owned
     from runtime.record import Record
+
+
+#: What ends the doubt.
+REMEDY = "adopt it (netcommon adopt), or restart or stop its guest: this goes when the device has gone"
 
 
 class Seen(NamedTuple):
@@ -32,16 +36,17 @@ class Seen(NamedTuple):
 class Records(NamedTuple):
     """Every record, and what they say is theirs."""
 
-    all: tuple[Record, ...]  #: without their operations, and the environments of their NICs, which are most of them
+    all: tuple[Record, ...]  #: without the environments of their NICs, and of their operations with ``MARK`` alone: those are most of them
     problems: tuple[str, ...]  #: what is wrong with those that could not be read, one line each
     lost: bool  #: a record could not be read, now or earlier (quarantine): what it tells of looks like nobody's
     held: frozenset[str]  #: identities of their operations' things (Operation.identity)
     told: frozenset[str]  #: the devices that they are about
     uuids: frozenset[str]
     doubtful: frozenset[str] = frozenset()  #: devices of records with operations that we do not know, which may have made what we find
-    bare: bool = False  #: devices bear no mark on this node (the setting tap_alias): one that is held may be ours
     of_node: frozenset[str] = frozenset()  #: those of ``held`` that are the node's own, and no NIC's
     untold: str = ""  #: why nobody can tell what is the node's own
+    bare: bool = False  #: devices are to bear no mark on this node (the setting tap_alias)
+    indices: frozenset[int] = frozenset()  #: of the devices of this node's records, in this boot
 
 
 def look(node: Node) -> Seen:
@@ -68,7 +73,7 @@ def records(node: Node) -> Records:
     held: set[str] = set()
     doubtful: set[str] = set()
     for record in node.store.each(problems):
-        found.append(record._replace(operations=(), nic=record.nic._replace(environment={})))
+        found.append(record._replace(operations=(MARK,) if has_marked(record) else (), nic=record.nic._replace(environment={})))
         try:
             operations, unknown = execute.decode(record)
             held |= {operation.identity() for operation in operations}
@@ -83,18 +88,32 @@ def records(node: Node) -> Records:
         problems.append(untold)
     lost = bool(problems or node.store.quarantined())
     devices, uuids = frozenset(record.device for record in found), frozenset(record.uuid for record in found)
-    named, bare = frozenset(held - {""}) | of_node, not node.settings.tap_alias
-    return Records(tuple(found), tuple(problems), lost, named, devices, uuids, frozenset(doubtful), bare, of_node, untold)
+    here = (record.ifindex for record in found if (record.boot, record.netns) == (node.identity.boot, node.identity.netns))
+    return Records(
+        tuple(found),
+        tuple(problems),
+        lost,
+        frozenset(held - {""}) | of_node,
+        devices,
+        uuids,
+        frozenset(doubtful),
+        of_node,
+        untold,
+        bare=not node.settings.tap_alias,
+        indices=frozenset(here),
+    )
 
 
 def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
     """What bears our mark and is on no record, each with why it stays all the same; "" for what nobody needs.
 
-    It stays while its device is there and no record tells of that device but one may have been lost (quarantine, a newer version's
-    record): the guest may be alive behind it. What is of no device stays while there is any such guest, which may share it.
+    It stays while its device is there, and on no record, and a guest may be behind it (netcommon.lifecycle.guest_device), or a record may
+    have been lost (quarantine, a newer version's record). What is for a name alone may have been left by an earlier device of it: where
+    the device bears no mark, and should, it stays if anything else is there that was made for this one. What is of no device stays while
+    there is any such guest, which may share it.
     """
-    told = known.told | _renamed(seen.view, known)
-    orphans = [link for link in seen.view.links() if _alive_behind(link, known.bare) and link.name not in told]
+    orphans: list[str] | None = None
+    ours = {thing.device for thing in seen.owned if not thing.named}
     for thing in seen.owned:
         if thing.identity in known.held:
             continue
@@ -105,20 +124,13 @@ def unrecorded(seen: Seen, known: Records) -> Iterator[tuple[Owned, str]]:
         if known.doubtful and (not thing.device or thing.device in known.doubtful):
             yield thing, f"{sorted(known.doubtful)[0]} has operations on record that this version does not know: they may have made it"
             continue
-        if link and thing.device not in told and (known.lost or _alive_behind(link, known.bare)):
-            yield thing, f"on no record, but {thing.device} is there: adopt it, or down it"
-        elif not thing.device and orphans and known.lost:
-            yield thing, f"on no record, but {orphans[0].name} is there, which may need it: adopt it, or down it"
+        its = link is not None and (not thing.named or known.bare or marked(link) or link.name in ours)
+        if link and link.index not in known.indices and (known.lost or (its and may_have_guest(seen.view, link))):
+            yield thing, f"on no record, but {thing.device} is there, and a guest may be behind it: {REMEDY}"
+            continue
+        if known.lost and not thing.device and orphans is None:
+            orphans = [each.name for each in seen.view.links() if each.index not in known.indices and may_have_guest(seen.view, each)]
+        if known.lost and not thing.device and orphans:
+            yield thing, f"on no record, but {orphans[0]} is there, and a guest behind it may need it: {REMEDY}"
         else:
             yield thing, ""
-
-
-def _renamed(view: View, known: Records) -> set[str]:
-    """The names that devices on record have now."""
-    found = ((record, view.link_at(record.ifindex)) for record in known.all)
-    return {link.name for record, link in found if link is not None and (known.bare or link.alias.startswith(record.uuid + " "))}
-
-
-def _alive_behind(link: Link, bare: bool) -> bool:
-    """Whether somebody uses the device, which is one of ours by its mark; or may be, where devices bear none."""
-    return link.holders != 0 if marked(link) else bare and link.holders > 0

@@ -41,6 +41,7 @@ class Owned(NamedTuple):
     shared: tuple[str, ...] = ()  #: the keys by which NICs claim it, as of Operation.shared
     detached: bool = False  #: it is somebody's again as soon as ``device`` is there again
     of_node: bool = False  #: it is the node's own, and of no NIC
+    named: bool = False  #: it is for whichever device is called ``device``, which may be another one than it was made for
 
 
 class Operation(Protocol):

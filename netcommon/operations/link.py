@@ -8,7 +8,7 @@ from runtime.errors import HostRefused
 from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from netcommon.host.api.facts import Link
@@ -251,6 +251,15 @@ class LinkSetting(LinkSettingFields, Operation):
         if self.setting == MASTER:
             return "nothing: it was no port" if not self.was else f"ip link set dev {self.device} master <as it was>"
         return f"ip link set dev {self.device} {self.setting} {before(self.ifindex, self.was)}"
+
+
+#: What tells of our mark on the device in an operation as a record has it.
+MARK: Mapping[str, object] = {"kind": LinkSetting.KIND, "setting": ALIAS}
+
+
+def is_mark(stored: Mapping[str, object]) -> bool:
+    """Tell whether an operation, as a record has it, is our mark on the device."""
+    return all(stored.get(name) == value for name, value in MARK.items())
 
 
 def marked_down(device: str, ifindex: int, uuid: str) -> Operation:

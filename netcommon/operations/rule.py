@@ -226,7 +226,7 @@ def _identity(rule: Rule) -> str:
 
 def _owned(rule: Rule) -> Owned:
     text = f"rule iif {rule.iif} lookup {rule.table} preference {rule.preference} (family {rule.family})"
-    return Owned(_identity(rule), text, (DeleteRule(rule),), device=rule.iif)
+    return Owned(_identity(rule), text, (DeleteRule(rule),), device=rule.iif, named=True)
 
 
 def _left(rule: Rule) -> Owned:

@@ -129,7 +129,9 @@ def hostile(service: Served, text: str) -> tuple[str, ...]:
     wanted = Nic(nic, text, text, "instance", text, 0, text, text, text, network, text, (text,), "bridged", text, text, text, (text,))
     wanted = wanted._replace(options=(Option(text, text),), made=1.0)
     about = About(text, (text,), (Interface(node, text, text, True, (text,)),), (text,), (text,), (text,), (5,), (text,))
-    report = Report(nic, "running", text, text, text, (text,), (text,), "", text, text, text, (Option(text, text),), text, text, (text,), 1.0)
+    report = Report(
+        nic, "running", text, text, text, (text,), (text,), "", text, text, text, (Option(text, text),), text, text, (text,), 1.0
+    )
     entry = Entry(
         1,
         request,

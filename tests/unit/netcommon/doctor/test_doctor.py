@@ -546,7 +546,8 @@ class TestLeftovers:
         if change == "gone":
             ward.host.kernel.remove(index)
         else:
-            ward.host.kernel.rename(index, "tap7")
+            ward.host.kernel.remove(index)
+            ward.host.add_link(Link(0, "tap7", "dummy", alias="another's"), index)
         (finding,) = ward.found("leftovers")
         assert finding.text == f"web1/0 ({UUID}): its device tap0 is gone"
 

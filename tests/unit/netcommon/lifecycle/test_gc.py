@@ -187,10 +187,11 @@ def test_gc_leaves_living_nics_alone(sim: Sim) -> None:
 def lose(sim: Sim) -> None:
     """Things of ours without a record, beside like ones that are not ours."""
     kernel = sim.host.kernel
-    kernel.set_link(SetLink(sim.index("tap0"), up=True))
+    left = sim.host.add_tap("tap6", persistent=True)
+    kernel.set_link(SetLink(left.index, up=True))
     for protocol in (174, 4):
         kernel.add_rule(LOST._replace(protocol=protocol))
-        kernel.add_route(Route(AF_INET, 100, f"10.1.0.{protocol}/32", sim.index("tap0"), protocol=protocol))
+        kernel.add_route(Route(AF_INET, 100, f"10.1.0.{protocol}/32", left.index, protocol=protocol))
     kernel.add_rule(LOST._replace(plain=False, preference=501))
     sim.host.switch.put(OvsPort("tap8", "ovs0", external_ids=(("netcommon-uuid", UUIDS[4]),)))
     sim.host.switch.put(OvsPort("tap7", "ovs0"))
