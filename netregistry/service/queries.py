@@ -116,7 +116,10 @@ class Reader:
         return self._list("prefixes", (), sorted(found, key=lambda key: int(found[key].number)), wanted, _prefix)
 
     def endpoints(self, wanted: Mapping[str, Any]) -> Answer:
-        return self._list("endpoints", filters.ENDPOINTS, sorted(self._now().all("endpoints")), wanted, _placement)
+        return self._list("endpoints", filters.ENDPOINTS, sorted(self._now().all("endpoints")), wanted, self._placement)
+
+    def _placement(self, view: View, row: Row) -> answers.PlacementItem:
+        return answers.PlacementItem(_shown(view, row), row.value, tuple(wrong.of(view, row.value, self._clock())))
 
     def names(self, wanted: Mapping[str, Any]) -> Answer:
         return self._list("names", filters.NAMES, sorted(self._now().all("names")), wanted, _name)
@@ -185,7 +188,7 @@ class Reader:
             sum(len(each.endpoints) for each in placements),
             len(view.all("names")),
             zone.generation,
-            tuple(islice((problem for each in placements for problem in wrong.of(view, each)), USUAL)),
+            tuple(islice((problem for each in placements for problem in wrong.of(view, each, self._clock())), USUAL)),
         )
         return Answer(write(item), shown)
 
@@ -311,10 +314,6 @@ def _prefix(view: View, row: Row) -> answers.PrefixItem:
     uuid, prefix = row.key.partition("/")[2], row.value
     node = view.node(uuid)
     return answers.PrefixItem(_shown(view, row), uuid, node.name if node is not None else "", prefix.itself, prefix)
-
-
-def _placement(view: View, row: Row) -> answers.PlacementItem:
-    return answers.PlacementItem(_shown(view, row), row.value, tuple(wrong.of(view, row.value)))
 
 
 def _name(view: View, row: Row) -> answers.NameItem:

@@ -8,6 +8,7 @@ from netregistry.draft import Draft
 from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.underlay import names, sight
+from runtime.moment import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 LOOKING = Identity("reader")
+LATE = 15.0  #: seconds in which a node has what it is told
 
 
-def of(view: View, placement: Placement) -> Iterator[str]:
-    """Give each problem in one line."""
+def of(view: View, placement: Placement, now: float) -> Iterator[str]:
+    """Give each problem in one line. ``now``: seconds since the epoch."""
     zone = view.underlay.zone if view.underlay is not None else ""
     whose = f"{placement.instance} of {placement.cluster}" if placement.cluster else placement.instance
     yield from (f"{whose}: {problem}" for problem in names.wrong(placement, zone))
@@ -28,13 +30,19 @@ def of(view: View, placement: Placement) -> Iterator[str]:
         if there is not None and (there.cluster, there.instance) != (placement.cluster, placement.instance):
             other = f"{there.instance} of {there.cluster}" if there.cluster else there.instance
             yield f"{whose}: {name} is a name of {other}: rename one of them"
-    guest = sight.guest(Draft(view, "", LOOKING, 0.0), placement.cluster, placement.instance)
+    draft = Draft(view, "", LOOKING, now)
+    guest = sight.guest(draft, placement.cluster, placement.instance)
     beside = [node for node in guest.incoming if node not in (placement.leads, placement.incoming)]
     if beside and placement.incoming:
         yield f"{whose}: it comes to {_named(view, beside)}, too; the migration to {_named(view, (placement.incoming,))} is followed"
     twice = [node for node in guest.running if node not in (placement.leads, placement.incoming, placement.left)]
     if twice and placement.leads in guest.running:
         yield f"{whose}: it runs on {_named(view, twice)}, too; its names lead to {_named(view, (placement.leads,))}"
+    for each in placement.endpoints:
+        late = each.state == "wanted" and now - each.since > LATE
+        if late and sight.heard(draft, each.node):
+            where, since = _named(view, (each.node,)), local_time(each.since)
+            yield f"{whose}: node {where} does not say that it has {each.address}, since {since}: netcommon agent status, on that node"
     for node in guest.running:
         prefix = view.get(keys.prefix(node))
         if prefix is None and guest.kinds.get(node):
