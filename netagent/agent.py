@@ -26,7 +26,7 @@ from netagent.sources.inotify import SOURCE, FileEvents
 from netagent.sources.switches import Switches
 from netagent.state import State
 from netagent.surroundings import REAL, Surroundings
-from netagent.underlay.keeper import Keeper
+from netagent.underlay.keeper import UNDERLAY, Keeper
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
 from runtime import inotify
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netagent.loop import Scheduler
+    from netagent.reconcile.keyed_pool import Key
     from netcommon.lifecycle.context import Node
     from runtime.store import Parse
 
@@ -117,7 +118,7 @@ class Agent:
         self._switches = Switches(self._paths.ovsdb, self._now, *told, around.dial)
         self._jobs.doubted = self._switches.ask
         self._joined = Joined(state, self._loop, self._jobs, self._log, chance, session=around.make_session, aside=around.aside)
-        self._jobs.seen, self._jobs.unworked = self._joined.marked, self._joined.unworked
+        self._jobs.seen, self._jobs.unworked = self._joined.marked, self._unworked
         self._underlay = Keeper(state, self._loop, self._jobs.work, self._log)
         self._underlay.told, self._joined.underlay = self._joined.underlaid, self._underlay.look
         self._sources = around.sources(self._jobs.ports, self._log.warning)
@@ -371,6 +372,13 @@ class Agent:
     def _went(self, name: str) -> None:
         """Look when whoever removes them has removed them all."""
         self._loop.after(SETTLED, self._again)
+
+    def _unworked(self, key: Key, error: Exception) -> None:
+        """Tell whoever has asked for it that a worker could not do it."""
+        if key.sort == UNDERLAY:
+            self._underlay.unworked(str(error))
+        else:
+            self._joined.unworked(key, error)
 
     def _tick(self) -> None:
         if self._state.standing.state == "running":

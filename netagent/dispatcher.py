@@ -471,7 +471,7 @@ class Dispatcher:
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
-        elif key.sort in (TOLD, ASKED) or key == REGISTRYS:
+        elif key.sort in (TOLD, ASKED, UNDERLAY) or key == REGISTRYS:
             self._loop.tell(partial(self.unworked, key, error))
         elif key == Key(SURVEY):
             self._loop.tell(self._not_surveyed)

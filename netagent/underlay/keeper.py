@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 UNDERLAY = "underlay"  #: the sort of work, the alarm, and the record by which repairs are counted
 GATHER, APART = 0.1, 1.0  #: seconds for which events gather, and between two looks that events have caused
+RETRY = 30.0  #: seconds until what is wrong is looked at again
 LINE = 300  #: characters of the alarm
 
 
@@ -96,13 +97,18 @@ class Keeper:
         from netcommon.lifecycle.underlay import Held, hold  # what a node without an underlay need not have in memory
 
         self._later, self._drifted = 0.0, set()
-        held = Held(problem="it could not be looked at")
         try:
             held = hold(worker.node, worker.log, self._judge)
         except NetcommonError as error:
             held = Held(problem=str(error))
-        finally:
-            self._loop.tell(partial(self._done, held))
+        self._loop.tell(partial(self._done, held))
+
+    def unworked(self, why: str) -> None:
+        """Note that a worker could not do it."""
+        from netcommon.lifecycle.underlay import Held
+
+        self._later = 0.0
+        self._done(Held(problem=why))
 
     def _judge(self, operation: Operation, why: str) -> bool:
         """Tell whether what does not hold is made again, and say so. In a worker's thread."""
@@ -138,6 +144,8 @@ class Keeper:
             self.told()
         if not (held.wanted or held.there or held.problem) and not self._is_concerned():
             self._held = None
+        if held.problem and not self._later:
+            self._later = self._state.clock.now() + RETRY  # no event need tell that it is over
         if self._again:
             self._again = False
             self._schedule(0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -83,23 +84,30 @@ class Measured:
 
 
 @pytest.fixture
-def registry(tmp_path: Path, node: Node) -> Iterator[Registry]:
-    """A registry that publishes the underlay's names, and the name server beside it."""
+def server(node: Node) -> Iterator[NameServer]:
+    """A name server with the zone, of which it has nothing yet."""
     run("ip", "link", "set", "lo", "up")
-    with NameServer.started({ZONE: ""}) as server:
-        made = Registry(tmp_path)
-        config = tmp_path / "etc/netcommon/config.toml"
-        config.write_text(f'[registry]\nzone_servers = ["{ADDRESS}:{PORT}"]\nzone_key_file = "{server.key_file}"\n')
-        made.start()
-        try:
-            with made.client() as operator:
-                operator.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 1, "minimum_age": 1})
-            with made.client(f"importer:{CLUSTER}") as importer:
-                said = {"instance": "web0", "index": 0, "mac": GUEST["MAC"]}
-                importer.change("POST", "nics", {"uuid": GUEST["INTERFACE_UUID"], **said})
-            yield made
-        finally:
-            made.kill()
+    with NameServer.started({ZONE: ""}) as made:
+        yield made
+
+
+@pytest.fixture
+def registry(tmp_path: Path, server: NameServer) -> Iterator[Registry]:
+    """A registry that publishes the underlay's names."""
+    made = Registry(tmp_path)
+    config = tmp_path / "etc/netcommon/config.toml"
+    config.write_text(f'[registry]\nzone_servers = ["{ADDRESS}:{PORT}"]\nzone_key_file = "{server.key_file}"\n')
+    made.start()
+    try:
+        with made.client() as operator:
+            operator.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 1, "minimum_age": 1})
+        with made.client(f"importer:{CLUSTER}") as importer:
+            said = {"instance": "web0", "index": 0, "mac": GUEST["MAC"]}
+            importer.change("POST", "nics", {"uuid": GUEST["INTERFACE_UUID"], **said})
+        yield made
+    finally:
+        made.signal(signal.SIGCONT)
+        made.kill()
 
 
 @contextlib.contextmanager

@@ -42,6 +42,7 @@ class Place:
             clock=Clock(lambda: self.now),
         )
         self.works = 0
+        self.broken = False
         self.told: list[tuple[str, ...]] = []
         self.begin()
 
@@ -55,7 +56,10 @@ class Place:
         self.works += 1
         self.sim.settings = self.state.settings
         worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
-        self.loop.tell(lambda: job(worker))
+        if self.broken:  # as a worker that cannot open its node
+            self.loop.tell(lambda: self.keeper.unworked("the state directory cannot be read"))
+        else:
+            self.loop.tell(lambda: job(worker))
 
     def passes(self, seconds: float) -> None:
         """Let the time pass, in steps."""
@@ -200,6 +204,18 @@ def test_what_fails_is_tried_again_after_a_pause(place: Place) -> None:
     assert "no memory" in place.alarms.active()[UNDERLAY] and 2 <= place.works <= 12
     failing = False
     place.passes(400)
+    assert place.alarms.active() == {} and len(place.there) == 2
+
+
+def test_a_worker_that_cannot_do_it_is_asked_again(place: Place) -> None:
+    """No event need tell that it is over."""
+    give(place.sim.paths, 0)
+    place.broken = True
+    place.keeper.look()
+    place.passes(2)
+    assert place.alarms.active() == {UNDERLAY: "the state directory cannot be read"} and place.there == []
+    place.broken = False
+    place.passes(35)
     assert place.alarms.active() == {} and len(place.there) == 2
 
 
