@@ -207,8 +207,9 @@ class View:
         """Give the prefixes of a report, each with the scope of its NIC; "" for one that nobody wants."""
         nic = self._objects.get(keys.nic(key.rpartition("/")[2])) if report.prefixes else None
         for each in report.whole:
-            prefix = ip_network(each)
-            yield (nic.scope if nic is not None else "", prefix.version), (int(prefix.network_address), int(prefix.broadcast_address))
+            with contextlib.suppress(ValueError):  # a store may hold what no version of this has written
+                prefix = ip_network(each)
+                yield (nic.scope if nic is not None else "", prefix.version), (int(prefix.network_address), int(prefix.broadcast_address))
 
     # -- read by everybody
 

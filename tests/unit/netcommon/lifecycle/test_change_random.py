@@ -34,7 +34,7 @@ SEEDS = drawn(60, 120, 600)
 
 #: mode -> option -> its values.
 VALUES: dict[str, dict[str, list[Any]]] = {}
-for each in every():
+for each in (one for one in every() if one.mode in BASES):
     VALUES.setdefault(each.mode, {}).setdefault(each.name, []).append(each.value)
 
 #: What two guests cannot both have.
