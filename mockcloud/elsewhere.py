@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.registry import ServedRegistry
+from mockcloud.sysinfo import ANOTHER
 from netregistry import credentials, joining
 from netregistry.client import Client
 from netregistry.reach import parsed
@@ -58,6 +59,11 @@ class RegistryElsewhere(ServedRegistry):
         self.remember(uuid, name, paths)
         found: dict[str, Any] = self._operator.get(f"nodes/{uuid}").body
         return found
+
+    def recognise(self, uuid: str, paths: Paths) -> None:
+        super().recognise(uuid, paths)
+        if self._kept(uuid, paths.lib) is None:
+            raise HostRefused(f"there is no certificate of this node in {paths.lib}/{credentials.FOLDER}/node", ANOTHER)
 
     def _kept(self, uuid: str, lib: str) -> Credentials | None:
         """Give what a node has joined with, if it is whole."""

@@ -58,6 +58,13 @@ def read(root: str) -> State:
     raise HostRefused(f"{root}/{FILE} is not what mockcloud has written", "put it back, or begin in another folder")
 
 
+def agree(root: str, before: State, registry: str) -> None:
+    """Raise HostRefused where a cloud that is there has another registry than is asked for; "": whichever it has."""
+    if registry and before.starts and registry != before.registry:
+        has = f"served on {before.registry}" if before.registry else "its own"
+        raise HostRefused(f"the registry of the mock cloud in {escaped(root)} is {has}", "begin another cloud in another folder")
+
+
 def write(root: str, state: State) -> None:
     """Write it. Raises HostRefused."""
     with Folder.make(root) as folder:

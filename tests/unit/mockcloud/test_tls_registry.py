@@ -34,7 +34,7 @@ from tests.support.netns import slowness
 from tests.support.tls import Secured, secured
 
 NODES = 3
-FIRST, SECOND = node_uuid(1), node_uuid(2)
+FIRST, SECOND, THIRD = node_uuid(1), node_uuid(2), node_uuid(3)
 
 
 @pytest.fixture
@@ -105,6 +105,21 @@ def test_a_node_that_is_revoked_is_cut_off_alone_and_joins_again(cloud: MockClou
     cloud.registry.join(FIRST, "mock1", Paths.under(lib.removesuffix("/var/lib/netcommon")))
     cloud.start(0.0)
     until(cloud, lambda: sorted(standing(cloud)) == ["in step"] * NODES, "it has joined again")
+
+
+def test_a_node_without_what_it_has_joined_with_is_made_anew(cloud: MockCloud, registry: Secured) -> None:
+    """No mock node is joined again by hand: each remedy is to delete it, and make another one."""
+    files = {node: Path(shown(cloud, node).folder) for node in cloud.nodes}
+    registry.local.client().change("POST", "certificates/revoke", {"role": "node", "name": FIRST})
+    until(cloud, lambda: standing(cloud)[0] == "away", "it is away")
+    assert str(cloud.status(FIRST)["registry"]).endswith(": delete it, and make another one")
+    cloud.stop([SECOND, THIRD])
+    (files[SECOND] / credentials.IDENTITY).write_text("x")
+    (files[THIRD] / credentials.JOINED).write_text("{")
+    cloud.start(0.0)
+    until(cloud, lambda: "cannot be used" in str(cloud.status(SECOND)["registry"]), "it says what is wrong")
+    assert str(cloud.status(SECOND)["registry"]).endswith(": delete it, and make another one")
+    assert list(cloud.failed) == [THIRD] and cloud.failed[THIRD].endswith(f"in {files[THIRD]}: delete it, and make another one")
 
 
 def test_a_certificate_is_not_renewed_while_its_node_is_cut_off(cloud: MockCloud) -> None:
