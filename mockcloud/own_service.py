@@ -8,9 +8,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mockcloud import limits
 from mockcloud.elsewhere import HTTPS
 from mockcloud.etcd import MOST, Etcd
-from mockcloud.processes import NETCOMMON, Process, done, environment
+from mockcloud.processes import LOG, NETCOMMON, Process, done, environment, why
 from mockcloud.registry import Commands, ServedRegistry, socket_of
 from netregistry.client import Client
 from netregistry.reach import parsed
@@ -56,7 +57,7 @@ class OwnService(ServedRegistry):
         self._folder = f"{root}/registry"
         self._kept, self._log = f"{self._folder}/var/lib/netregistry", f"{self._folder}/log"
         self._socket = f"{self._folder}/run/netregistry/socket"
-        self._made = self._begun(f"{root}/etcd")
+        self._made = self._begun(f"{root}/etcd", members)
         self._etcd = Etcd(f"{root}/etcd", members)
         self._service: Process | None = None
         try:
@@ -68,10 +69,10 @@ class OwnService(ServedRegistry):
             self._end()
             raise
 
-    def _begun(self, etcd: str) -> bool:
+    def _begun(self, etcd: str, members: int) -> bool:
         """Tell whether the registry is made; note that it is begun, and remove what is left of a command that was killed at that.
 
-        Raises HostRefused where somebody else's folders are in the way.
+        Raises HostRefused where somebody else's folders are in the way, or there is no room.
         """
         with Folder.make(self._folder) as folder:
             found = folder.read(STATE, 16)
@@ -80,6 +81,8 @@ class OwnService(ServedRegistry):
                     raise HostRefused(f"{escaped(there)} is there already, and no mock cloud's", "begin the cloud in another folder")
                 if found == BEGUN:
                     shutil.rmtree(there, ignore_errors=True)
+            if found != MADE:
+                limits.check_members(members, etcd)
             if found is None:
                 folder.write(STATE, BEGUN, 0o644)
         return found == MADE
@@ -107,7 +110,7 @@ class OwnService(ServedRegistry):
             ended = self._service.ended
             if ended or time.monotonic() >= end:
                 what = "has ended" if ended else f"does not answer after {STARTS:g} s"
-                raise HostRefused(f"the service of the mock cloud's registry {what}", f"{self._log} says why")
+                raise HostRefused(f"the service of the mock cloud's registry {what}{why(self._log)}", LOG.format(self._log))
             time.sleep(EACH)
 
     def _answers(self) -> bool:
