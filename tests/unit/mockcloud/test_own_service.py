@@ -10,6 +10,7 @@ import pytest
 
 from mockcloud import limits
 from mockcloud.cloud import MockCloud
+from mockcloud.own_service import BEGUN, MADE, STATE
 from mockcloud.processes import why
 from runtime.errors import HostRefused
 from tests.support.mockcloud import Mockcloud
@@ -54,6 +55,44 @@ def test_why_an_etcd_does_not_start_is_said_though_its_log_goes(tmp_path: Path, 
 def test_the_reason_of_a_process(tmp_path: Path, text: str, found: str) -> None:
     (tmp_path / "log").write_text(text)
     assert why(str(tmp_path / "log")) == found and why(str(tmp_path / "none")) == ""
+
+
+def begun(root: Path, said: bytes, members: int) -> None:
+    """Leave what a command leaves that was killed before cloud.json was there."""
+    (root / "registry").mkdir(parents=True)
+    (root / "registry" / STATE).write_bytes(said)
+    for number in range(1, members + 1):
+        (root / "etcd" / f"m{number}").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("members", "asked", "said"),
+    [
+        (3, "etcd:5", "is kept in an etcd of 3 members: --registry etcd:3 goes on with it"),
+        (3, "etcd:1", "is kept in an etcd of 3 members: --registry etcd:3 goes on with it"),
+        (0, "etcd:3", "is gone: put it back"),
+        (3, "", "was begun in .*, and not made as a whole: mockcloud create --registry etcd:N"),
+        (3, "/run/netregistry/socket", "was begun in .*, and not made as a whole: mockcloud create --registry etcd:N"),
+    ],
+)
+def test_another_registry_than_was_begun_is_refused_at_once(tmp_path: Path, etcd: Path, members: int, asked: str, said: str) -> None:
+    begun(tmp_path / "cloud", MADE, members)
+    with pytest.raises(HostRefused, match=said):
+        MockCloud(str(tmp_path / "cloud"), service=asked)
+    assert not etcd.exists() and not (tmp_path / "cloud" / "registry.sqlite").exists()
+
+
+def test_what_was_begun_and_not_made_is_of_any_number(tmp_path: Path, etcd: Path) -> None:
+    begun(tmp_path / "cloud", BEGUN, 3)
+    with pytest.raises(HostRefused, match="has ended"):
+        MockCloud(str(tmp_path / "cloud"), service="etcd:1")
+    assert etcd.exists() and not (tmp_path / "cloud" / "etcd" / "m3").exists(), "it is made anew"
+
+
+def test_a_folder_whose_path_is_too_long_is_refused_at_once(tmp_path: Path, etcd: Path) -> None:
+    with pytest.raises(HostRefused, match="too long: .*: name a folder with a shorter path"):
+        MockCloud(str(tmp_path / ("x" * 90)), service="etcd:1")
+    assert not etcd.exists()
 
 
 def small(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
