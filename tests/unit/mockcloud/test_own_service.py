@@ -90,7 +90,7 @@ def test_what_was_begun_and_not_made_is_of_any_number(tmp_path: Path, etcd: Path
 
 
 def test_a_folder_whose_path_is_too_long_is_refused_at_once(tmp_path: Path, etcd: Path) -> None:
-    with pytest.raises(HostRefused, match="too long: .*: name a folder with a shorter path"):
+    with pytest.raises(HostRefused, match=r"too long: .*: name a folder with a shorter path"):
         MockCloud(str(tmp_path / ("x" * 90)), service="etcd:1")
     assert not etcd.exists()
 
