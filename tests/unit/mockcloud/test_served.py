@@ -275,6 +275,17 @@ def test_what_is_done_to_nodes_is_done_by_who_serves(served: Served, words: tupl
         assert [each["hostname"] for each in said["nodes"]] == ["mock1"] and said["nodes"][0]["agent"]["registry"] == "in step"
 
 
+@pytest.mark.parametrize("registry", ["etcd:3", "https://nowhere:1", "/run/other"])
+@pytest.mark.parametrize("words", [("create", "1"), ("count", "3")])
+def test_another_registry_than_that_of_the_cloud_that_is_served_is_refused(served: Served, words: tuple[str, ...], registry: str) -> None:
+    thread = threading.Thread(target=lambda: [served.server.handle_request() for _ in range(2)])
+    thread.start()
+    said = Mockcloud(Path(served.cloud.root))(*words, "--registry", registry, status=69)
+    thread.join()
+    assert f"the registry of the mock cloud in '{served.cloud.root}' is its own" in said
+    assert len(served.cloud.list()) == 2
+
+
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
