@@ -135,6 +135,18 @@ class OwnService(ServedRegistry):
             return bool(asking.get("").body)
         return False
 
+    def client(self, role: str = "operator", name: str = "root") -> Client:
+        """Give a client of the registry's; the operator's is kept open. Raises HostRefused where the service has ended.
+
+        One that has ended by itself is not started again: it would have ended unseen.
+        """
+        if self._service is None:
+            raise HostRefused("the service of the mock cloud's registry does not run", "a fault that is over starts it again")
+        if self._service.ended:
+            what = f"the service of the mock cloud's registry has ended{why(self._log)}"
+            raise HostRefused(what, f"end mockcloud serve and start it again, which starts this one; {LOG.format(self._log)}")
+        return super().client(role, name)
+
     # -- what goes wrong
 
     def halt(self) -> None:
