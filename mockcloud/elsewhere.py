@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 HTTPS = "https://"
 LIB = Paths().lib  #: what this machine itself has joined with
+LOOK, DAILY = 60.0, 86400.0  #: seconds from one look at the operator's certificate to the next, and from asking which authorities count
 GOOD = 3600.0  #: seconds for which a token is good
 
 
@@ -29,7 +31,7 @@ class RegistryElsewhere(ServedRegistry):
     """
 
     def __init__(self, scheduler: RealTime, url: str, lib: str = LIB) -> None:
-        self._url = url
+        self._url, self._lib = url, lib
         found = credentials.read(lib, "operator")
         if found is None or parsed(url) not in map(parsed, found.addresses):
             what = f"this machine is no operator of the registry at {escaped(url)}"
@@ -41,6 +43,18 @@ class RegistryElsewhere(ServedRegistry):
             operator.close()
             raise
         self._use(scheduler, "", operator)
+        self._keep()
+
+    def _renewed(self) -> None:
+        """Renew the operator's certificate where it is time for that, and ask which authorities count; what fails is tried again later."""
+        with suppress(NetcommonError):  # it counts until its end, which the registry says then
+            found, now = credentials.read(self._lib, "operator"), time.time()
+            if found is not None and (found.due(now) or now >= found.looked + DAILY):
+                credentials.refresh(found, self._operator, now)
+
+    def _keep(self) -> None:
+        self._loop.after(LOOK, self._keep)
+        self._renewed()
 
     def client(self, role: str = "operator", name: str = "root") -> Client:
         """Give the operator's client, which is kept open; a node has its own, by its certificate. Raises HostRefused."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from mockcloud import elsewhere
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
@@ -191,6 +193,30 @@ def test_another_process_goes_on_and_nodes_are_deleted_with_their_certificates(r
     assert not list(registry.local.client().all("nodes"))
     again.create(1)
     again.close()
+
+
+def due(home: str) -> tuple[Path, str]:
+    """Let the certificate of an operator be due for renewal; give its file, and what that says then."""
+    path = Path(home, credentials.FOLDER, "operator", credentials.JOINED)
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "since": said["since"] - 9 * (said["until"] - said["since"])}))
+    return path, path.read_text()
+
+
+def test_the_operators_certificate_is_renewed(registry: Secured, tmp_path: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine nothing but mockcloud may be used, or be used for longer than it lasts."""
+    monkeypatch.setattr(elsewhere, "LOOK", 0.2)
+    path, before = due(home)
+    cloud = opened(registry, tmp_path / "cloud", home)
+    try:
+        assert path.read_text() != before
+        path, before = due(home)
+        until(cloud, lambda: path.read_text() != before, "it is renewed while it is used")
+        path.unlink()
+        cloud.scheduler.passes(0.5)
+        assert cloud.list() == [], "what cannot be renewed is used to its end"
+    finally:
+        cloud.close()
 
 
 def test_who_is_no_operator_is_refused(registry: Secured, tmp_path: Path, home: str) -> None:
