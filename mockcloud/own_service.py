@@ -59,6 +59,8 @@ class OwnService(ServedRegistry):
         self._folder = f"{root}/registry"
         self._kept, self._log = f"{self._folder}/var/lib/netregistry", f"{self._folder}/log"
         self._socket = f"{self._folder}/run/netregistry/socket"
+        if os.geteuid() != 0:
+            raise HostRefused("the registry's files are for root alone", "run it as root")
         if len(os.fsencode(self._socket)) > LONGEST_PATH:
             raise HostRefused(f"the path of the service's socket is too long: {escaped(self._socket)}", "name a folder with a shorter path")
         self._made = self._begun(f"{root}/etcd", members)

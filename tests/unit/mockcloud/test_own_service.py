@@ -95,6 +95,13 @@ def test_a_folder_whose_path_is_too_long_is_refused_at_once(tmp_path: Path, etcd
     assert not etcd.exists()
 
 
+def test_root_alone_has_an_etcd_of_its_own(tmp_path: Path, etcd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(HostRefused, match=r"^the registry's files are for root alone: run it as root$"):
+        MockCloud(str(tmp_path / "cloud"), service="etcd:1")
+    assert not etcd.exists()
+
+
 def small(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     """Let so many bytes be free on each disk."""
     found = os.statvfs("/")
