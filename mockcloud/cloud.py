@@ -78,9 +78,7 @@ class MockCloud:
 
     def _open(self, seed: int, service: str) -> None:
         before = state.read(self.root)
-        if service and before.starts and service != before.registry:
-            has = f"served on {before.registry}" if before.registry else "its own"
-            raise HostRefused(f"the registry of the mock cloud in {escaped(self.root)} is {has}", "begin another cloud in another folder")
+        state.agree(self.root, before, service)
         self.service = service or before.registry
         self._name = before.name or (f"mock-cloud-{os.urandom(8).hex()}" if self.service else "")
         self._starts, self.external = before.starts + 1, before.external
@@ -358,6 +356,7 @@ class MockCloud:
     def _start(self, one: Sysinfo, spread: float = 1.0) -> None:
         """Put a node together as it was when another process ended, and start its agent at a moment by chance within ``spread`` seconds."""
         sysinfo.inside(self.root, one.uuid)
+        self.registry.recognise(one.uuid, _paths(self.root, one.uuid))
         boot = stored.counters(self.root, one.uuid).boot
         host = self._host(one, f"boot-{boot}")
         given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
@@ -404,7 +403,7 @@ class MockCloud:
                 text = self.failed.get(each, f"there is no whole node {each}")
                 raise HostRefused(text, "mockcloud list says how the nodes are")
         end = self.scheduler.now + seconds
-        while late := [each for each in wanted if not str(self.nodes[each].agent.status().get("registry", "")).startswith("in step")]:
+        while late := [each for each in wanted if not str(self.nodes[each].status()["registry"]).startswith("in step")]:
             if self.scheduler.now >= end:
                 node = self.nodes[late[0]]
                 why = f": it cannot start: {node.failed}" if node.failed else ""
@@ -489,7 +488,7 @@ class MockCloud:
         """Say how the agent of a node stands. Raises HostRefused where it has none."""
         if node not in self.nodes:
             raise HostRefused(f"node {node!a:.80} has no agent that runs", "list says which there are")
-        return {"system_type": sysinfo.VIRTUAL, **self.nodes[node].agent.status()}
+        return {"system_type": sysinfo.VIRTUAL, **self.nodes[node].status()}
 
     def _known(self) -> dict[str, dict[str, Any]]:
         """Give what the registry says of simulated nodes."""

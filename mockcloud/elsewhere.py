@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.registry import ServedRegistry
+from mockcloud.sysinfo import ANOTHER
 from netregistry import credentials, joining
 from netregistry.client import Client
 from netregistry.reach import parsed
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 HTTPS = "https://"
 LIB = Paths().lib  #: what this machine itself has joined with
+LOOK, DAILY = 60.0, 86400.0  #: seconds from one look at the operator's certificate to the next, and from asking which authorities count
 GOOD = 3600.0  #: seconds for which a token is good
 
 
@@ -28,7 +31,7 @@ class RegistryElsewhere(ServedRegistry):
     """
 
     def __init__(self, scheduler: RealTime, url: str, lib: str = LIB) -> None:
-        self._url = url
+        self._url, self._lib = url, lib
         found = credentials.read(lib, "operator")
         if found is None or parsed(url) not in map(parsed, found.addresses):
             what = f"this machine is no operator of the registry at {escaped(url)}"
@@ -40,6 +43,18 @@ class RegistryElsewhere(ServedRegistry):
             operator.close()
             raise
         self._use(scheduler, "", operator)
+        self._keep()
+
+    def _renewed(self) -> None:
+        """Renew the operator's certificate where it is time for that, and ask which authorities count; what fails is tried again later."""
+        with suppress(NetcommonError):  # it counts until its end, which the registry says then
+            found, now = credentials.read(self._lib, "operator"), time.time()
+            if found is not None and (found.due(now) or now >= found.looked + DAILY):
+                credentials.refresh(found, self._operator, now)
+
+    def _keep(self) -> None:
+        self._loop.after(LOOK, self._keep)
+        self._renewed()
 
     def client(self, role: str = "operator", name: str = "root") -> Client:
         """Give the operator's client, which is kept open; a node has its own, by its certificate. Raises HostRefused."""
@@ -58,6 +73,11 @@ class RegistryElsewhere(ServedRegistry):
         self.remember(uuid, name, paths)
         found: dict[str, Any] = self._operator.get(f"nodes/{uuid}").body
         return found
+
+    def recognise(self, uuid: str, paths: Paths) -> None:
+        super().recognise(uuid, paths)
+        if self._kept(uuid, paths.lib) is None:
+            raise HostRefused(f"there is no certificate of this node in {paths.lib}/{credentials.FOLDER}/node", ANOTHER)
 
     def _kept(self, uuid: str, lib: str) -> Credentials | None:
         """Give what a node has joined with, if it is whole."""

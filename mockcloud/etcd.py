@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from mockcloud.processes import Process
+from mockcloud.processes import LOG, Process, why
 from runtime.errors import HostRefused
 from runtime.folder import Folder
 
@@ -78,7 +78,8 @@ class Etcd:
             if ended is not None or time.monotonic() >= end:
                 name = (ended or late[0]).name
                 what = "has ended" if ended else f"has no leader after {STARTS:g} s"
-                raise HostRefused(f"member {name} of the mock cloud's etcd {what}", f"{self._folder}/{name}.log says why")
+                log = f"{self._folder}/{name}.log"
+                raise HostRefused(f"member {name} of the mock cloud's etcd {what}{why(log)}", LOG.format(log))
             time.sleep(EACH)
 
     def _run(self) -> None:

@@ -163,7 +163,7 @@ def unquiet(cloud: MockCloud) -> list[str]:
     found = []
     alive = {each["node"]["uuid"]: each["alive"] for each in cloud.registry.client().all("nodes")}
     for uuid, machine in cloud.nodes.items():
-        status = machine.agent.status()
+        status = machine.status()
         if not machine.alive or not alive.get(uuid) or status.get("registry") != "in step":
             text = status.get("registry") if machine.alive else "killed"
             found.append(f"the agent of {machine.name} is {text}, and {'' if alive.get(uuid) else 'not '}alive by the registry")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mockcloud.sysinfo import NAMESPACE, TREE
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, escaped
 
 MEMORY = 384 << 10  #: bytes of a node whose agent runs: its own, the registry's part, and what Python keeps back
 WATCHES = 3  #: of its records, and of Ganeti's files
@@ -20,6 +20,7 @@ INODES = 100
 DISK = 256 << 10  #: bytes: folders and files of 4 KiB, and what the registry writes down
 BASE = 64 << 20  #: bytes of memory without any node
 SOCKETS = 2  #: descriptors of a node whose registry is served elsewhere: its stream, and what it asks by
+MEMBER = 128 << 20  #: bytes on disk of a member of an etcd from its start: two files of 64 MB for its log, and some more
 SPARE = 64  #: descriptors of this process for anything else
 NUMBERS = 200_000  #: nodes at most: addresses of the admin network
 WORD = {"memory": "memory", "watches": "fs.inotify.max_user_watches", "inodes": "inodes", "disk": "room on disk", "numbers": "addresses"}
@@ -48,12 +49,13 @@ def room(
     there: int = 0,
     running: int = 0,
     tls: bool = False,
+    members: int = 0,
 ) -> Room:
     """Look at this machine. What cannot be read limits nothing.
 
     ``sockets``: of each node; ``tls``: they are TLS's; ``depth``: of those that are to fit; ``there``: how many are on disk, and have their
-    part of it; ``running``: how many run in this process, and have their memory. What is limited as a whole, and not by what is free now,
-    has to do for all of them.
+    part of it; ``running``: how many run in this process, and have their memory; ``members``: of an etcd that is to be made there before.
+    What is limited as a whole, and not by what is free now, has to do for all of them.
     """
     disk = os.statvfs(_there(root))
     found = [Room(NUMBERS, "numbers", NUMBERS, 1)]
@@ -64,7 +66,7 @@ def room(
         ("namespaces", _number(f"{proc}/sys/user/max_net_namespaces") if deep else None, 1),
         ("watches", _number(f"{proc}/sys/fs/inotify/max_user_watches"), WATCHES),
         ("inodes", disk.f_favail if disk.f_files else None, INODES),
-        ("disk", disk.f_bavail * disk.f_frsize, DISK),
+        ("disk", max(disk.f_bavail * disk.f_frsize - members * MEMBER, 0), DISK),
     ):
         if has is not None:
             more = {"memory": running, "inodes": there, "disk": there}.get(least, 0)
@@ -89,6 +91,15 @@ def check(number: int, room: Room) -> None:
         has, needs = (each if room.least not in ("memory", "disk") else f"{each >> 10} KiB" for each in (room.has, room.needs))
         by = f"{room.nodes} fit, by {WORD[room.least]} ({has} free, {needs} for a node)"
         raise HostRefused(f"{number} nodes are more than this machine can hold: {by}", f"ask for {room.nodes} at most, or make room")
+
+
+def check_members(members: int, root: str) -> None:
+    """Raise HostRefused where an etcd of so many members has no room on disk; without members nothing is needed."""
+    disk = os.statvfs(_there(root))
+    free = disk.f_bavail * disk.f_frsize
+    if members and free < members * MEMBER:
+        what = f"an etcd of {members} members needs {members * MEMBER >> 20} MiB on disk, and {free >> 20} are free in {escaped(root)}"
+        raise HostRefused(what, "make room, or name another folder (mockcloud run: --keep, or TMPDIR)")
 
 
 def _memory(proc: str, cgroup: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -19,7 +20,7 @@ from mockcloud.replaced.pool import AtOnce, InlinePool
 from mockcloud.replaced.process import Lines, Unattended, no_scripts
 from mockcloud.replaced.sources import Sources
 from mockcloud.replaced.transport.session import Session
-from mockcloud.sysinfo import node_uuid
+from mockcloud.sysinfo import ANOTHER, node_uuid
 from netagent.agent import Agent
 from netagent.dispatcher import tell
 from netagent.hooks.protocol import SETTINGS, Given, Latest, handed_back
@@ -54,6 +55,8 @@ KILLED = 137  #: the exit status of what SIGKILL has ended, as a shell says it
 #: Where an agent can be killed: at once; before a request to its host; before a worker's piece of work, and after it; before a request to
 #: the registry leaves, when its answer has come, and when a line of the stream has.
 POINTS = ("now", "request", "work", "worked", "ask", "answer", "line")
+#: What helps a real node whose certificate counts no more; a mock one joins when it is made, and no more.
+JOINS = re.compile("(join again: )?netcommon registry (join|token create) .*")
 
 
 class MockNode:
@@ -305,6 +308,12 @@ class MockNode:
         if isinstance(self.machine, MemoryHost):
             return self.machine
         raise TypeError(f"the kernel of {self.name} is the running one")
+
+    def status(self) -> dict[str, object]:
+        """Say how its agent stands, and how with its registry also where the agent does not say it; nobody joins again for a mock node."""
+        said = dict(self.agent.status())
+        quiet = f"away: its agent cannot start: {self.failed}" if self.failed else "away: its agent asks none"
+        return {**said, "registry": JOINS.sub(ANOTHER, str(said.get("registry", quiet)))}
 
     def close(self) -> None:
         """Let the agent end."""

@@ -67,7 +67,7 @@ def _count(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
     if "number" in given:
         cloud.count(given["number"], **_sort(given))
         _begin(cloud)
-    return {**cloud.counted()._asdict(), "why": list(sysinfo.look(cloud.root).refused.values())}
+    return {**cloud.counted()._asdict(), "why": [*sysinfo.look(cloud.root).refused.values(), *cloud.failed.values()]}
 
 
 def _begin(cloud: MockCloud, wanted: Collection[str] | None = None) -> None:

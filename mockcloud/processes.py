@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 NETCOMMON = (sys.executable, "-P", "-m", "netcommon.cli")  #: its command line, of the same packages as this process
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  #: where those are
+LOG = "all that it has said is in {}, for as long as that folder stays (mockcloud run --keep FOLDER)"
+LATEST, LONGEST = 1 << 16, 300  #: bytes of a log that are looked at, characters of a line that are shown
+ERROR = re.compile("panic|fatal|error|fail|cannot|refused|no space", re.IGNORECASE)  #: in a line that says why a process has ended
 
 
 class Process:
@@ -57,6 +61,22 @@ class Process:
         """End it without a warning, also where it stands still."""
         self._process.kill()
         self._process.wait()
+
+
+def why(log: str) -> str:
+    """Give what a process has said of its end, from its log: its latest line that tells an error, else its latest; "" for nothing.
+
+    The log of `mockcloud run` goes with its folder. A program in Go says its stack behind its error.
+    """
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - LATEST, 0))
+            lines = [each.strip() for each in file.read().decode("utf-8", "replace").splitlines()]
+    except OSError:
+        return ""
+    said = [each for each in lines if each]
+    latest = next((each for each in reversed(said) if ERROR.search(each)), said[-1] if said else "")
+    return f": {escaped(latest, LONGEST)}" if latest else ""
 
 
 def done(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> None:

@@ -19,6 +19,7 @@ from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
 from mockcloud.replaced.transport.sockets import Sockets
+from mockcloud.sysinfo import ANOTHER
 from netagent.dispatcher import tell
 from netregistry.client import Client, Problem, served
 from netregistry.model.history import Identity
@@ -108,6 +109,13 @@ class Reached(ABC):
     def remember(self, uuid: str, name: str, paths: Paths) -> None:
         """Let a node that has joined know itself."""
         membership.write(paths, membership.Membership(uuid, name))
+
+    def recognise(self, uuid: str, paths: Paths) -> None:
+        """Raise HostRefused where the files of a node do not say who it is: its agent would ask for ever, or nobody."""
+        with suppress(HostRefused):
+            if (found := membership.read(paths)) is not None and found.uuid == uuid:
+                return
+        raise HostRefused(f"{paths.lib}/{membership.NAME} does not say which node this is", ANOTHER)
 
 
 class ServedRegistry(Reached):

@@ -13,6 +13,8 @@ from runtime.folder import Folder
 
 FILE = "cloud.json"
 LOCK = "lock"
+ETCD = "etcd:"  #: of how many members its own is, behind that: "etcd:3"
+IN_ETCD = "registry/state"  #: how far a registry in an etcd of its own is made
 KEPT = 60.0  #: seconds of virtual time from one note of the time to the next
 LONGEST = 1 << 16  #: bytes
 
@@ -56,6 +58,19 @@ def read(root: str) -> State:
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise HostRefused(f"{root}/{FILE} is not what mockcloud has written", "put it back, or begin in another folder")
+
+
+def agree(root: str, before: State, registry: str) -> None:
+    """Raise HostRefused where a cloud that is there has another registry than is asked for; "": whichever it has.
+
+    One whose making in an etcd was cut off has none yet, but what is there is of no other sort.
+    """
+    if not before.starts and not registry.startswith(ETCD) and os.path.lexists(f"{root}/{IN_ETCD}"):
+        what = f"a mock cloud whose registry is kept in an etcd was begun in {escaped(root)}, and not made as a whole"
+        raise HostRefused(what, "mockcloud create --registry etcd:N, as it was begun, completes it; or begin in another folder")
+    if registry and before.starts and registry != before.registry:
+        has = f"served on {before.registry}" if before.registry else "its own"
+        raise HostRefused(f"the registry of the mock cloud in {escaped(root)} is {has}", "begin another cloud in another folder")
 
 
 def write(root: str, state: State) -> None:

@@ -26,6 +26,7 @@ OLD, NEW = "ganeti-3.0", "ganeti-3.2"
 #: 3.0 and 3.1 call kvm-ifup alone. 3.2 calls kvm-nic-setup: also before QEMU ends and after it, and on the source of a migration.
 VERSIONS = OLD, NEW
 TREE, NAMESPACE = "tree", "namespace"
+ANOTHER = "delete it, and make another one"  #: the remedy for a node that has lost what it has joined with
 DEPTHS = TREE, NAMESPACE  #: its kernel is simulated; or a network namespace of the running one
 LONGEST = 1 << 16  #: bytes
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,8 @@ from netcommon.cli.output import json_option, say
 from runtime.errors import HostRefused, NicInvalid, escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mockcloud.explore.exploring import Found
 
 MOST = 1_000_000_000  #: the highest seed
@@ -43,6 +47,8 @@ def explore_(seeds: int, first: int, minutes: float, folder: str, only: bool, as
     if only:
         say(text(draw(first)).rstrip("\n"))
         return
+    if folder:
+        _made(folder)
     end = time.monotonic() + 60.0 * minutes
     number, found = 0, list[dict[str, Any]]()
     with scratch() as root:
@@ -50,7 +56,8 @@ def explore_(seeds: int, first: int, minutes: float, folder: str, only: bool, as
             number += 1
             if one is not None:
                 found.append(_document(one))
-                _save(folder, one)
+                if folder:
+                    _save(folder, one)
                 if not as_json:
                     say(found[-1]["scenario"].rstrip("\n") + "\n")
     if as_json:
@@ -74,13 +81,26 @@ def _file(one: Found) -> str:
     return f"{''.join(each if each.isprintable() else ' ' for each in said)}\n{text(one.scenario)}"
 
 
+@contextmanager
+def _into(folder: str) -> Iterator[None]:
+    """Say what cannot be written into a folder. Raises HostRefused."""
+    try:
+        yield
+    except OSError as error:
+        raise HostRefused(f"cannot write into {escaped(folder)}: {error.strerror}") from None
+
+
+def _made(folder: str) -> None:
+    """Make the folder for what is found, before it is searched for. Raises HostRefused where nothing can be written into it."""
+    with _into(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+
+
 def _save(folder: str, one: Found) -> None:
-    if folder:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            Path(folder, f"seed-{one.seed}.toml").write_text(_file(one), encoding="utf-8")
-        except OSError as error:
-            raise HostRefused(f"cannot write into {escaped(folder)}: {error.strerror}") from None
+    with _into(folder):
+        Path(folder, f"seed-{one.seed}.toml").write_text(_file(one), encoding="utf-8")
 
 
 COMMANDS = {"explore": explore_}

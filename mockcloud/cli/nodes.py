@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from mockcloud.cli.opened import cloud_option, done, registry_option
 from mockcloud.cli.output import answer
 from mockcloud.elsewhere import HTTPS
 from mockcloud.hardware import PROFILES
-from mockcloud.own_service import named
+from mockcloud.own_service import members_of, named
 from mockcloud.parameters import LONGEST
 from mockcloud.served.client import served
 from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look
@@ -170,7 +171,10 @@ def _fit(number: int, folder: str, registry: str, depth: str) -> None:
     """Refuse more nodes than fit before a cloud is begun; who serves one refuses them itself. Raises HostRefused, NicInvalid."""
     sockets, tls = limits.SOCKETS if registry and named(registry) else 0, registry.startswith(HTTPS)
     if not served(folder):
-        limits.check(number, limits.room(folder, sockets=sockets, depth=depth, there=len(look(folder).nodes), tls=tls))
+        members = 0 if os.path.lexists(f"{folder}/etcd") else members_of(registry)
+        limits.check_members(members, folder)
+        there = len(look(folder).nodes)
+        limits.check(number, limits.room(folder, sockets=sockets, depth=depth, there=there, tls=tls, members=members))
 
 
 def _external(node: dict[str, Any]) -> str:

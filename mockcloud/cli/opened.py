@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,9 @@ def done(
     """
     connected = connection(folder)
     if connected is not None:
-        return ask(connected, "POST", "/nodes", {"task": task, "params": given})
+        with connected:
+            if registry:
+                state.agree(os.path.abspath(folder), state.read(folder), named(registry))
+            return ask(connected, "POST", "/nodes", {"task": task, "params": given})
     with opened(folder, new, seed, profile, registry) as cloud:
         return perform(cloud, task, given)

@@ -37,6 +37,7 @@ class Parameter(NamedTuple):
 class Fault(NamedTuple):
     """One fault. ``of_node``: it strikes nodes, not the registry; ``ends``: None for one that is over at once; ``stays``: over a boot.
 
+    ``own``: it is done to a registry in this process.
     ``rest``: gives what is left of one that stays when a node has crashed, None for nothing.
     """
 
@@ -47,6 +48,7 @@ class Fault(NamedTuple):
     of_node: bool = True
     stays: bool = False
     rest: Callable[[MockNode, Mapping[str, Any]], Mapping[str, Any] | None] = lambda _machine, given: given
+    own: bool = False
 
 
 # -- the way to the registry
@@ -160,21 +162,31 @@ def _starts(cloud: MockCloud, _node: str) -> None:
     cloud.registry.again()
 
 
-def _lose(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
-    """Lose members of the registry's etcd. Raises NicInvalid where one of the two commands is missing or cannot be split; HostRefused."""
+def commands(given: Mapping[str, Any]) -> Commands:
+    """Give the commands that a fault of an etcd has. Raises NicInvalid where one of the two is missing or cannot be split."""
     made = {}
     for name, other in (("lose", "back"), ("back", "lose")):
+        said = given.get(name, "")
         try:
-            made[name] = tuple(shlex.split(given[name]))
+            made[name] = tuple(shlex.split(said))
         except ValueError:
-            raise NicInvalid(name, given[name], "a program and its arguments, with quotes that end") from None
-        if given[other] and not made[name]:
-            raise NicInvalid(name, given[name], f"a program and its arguments, as {other} has")
-    cloud.registry.lose(given["members"], given["how"] == "frozen", Commands(**made))
+            raise NicInvalid(name, said, "a program and its arguments, with quotes that end") from None
+        if given.get(other) and not made[name]:
+            raise NicInvalid(name, said, f"a program and its arguments, as {other} has")
+    return Commands(**made)
+
+
+def _lose(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
+    """Lose members of the registry's etcd. Raises NicInvalid, HostRefused."""
+    cloud.registry.lose(given["members"], given["how"] == "frozen", commands(given))
 
 
 def _come_back(cloud: MockCloud, _node: str) -> None:
     cloud.registry.back()
+
+
+def _copy(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
+    cloud.own.backup(f"{cloud.root}/{BACKUP}")
 
 
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
@@ -200,6 +212,7 @@ FAULTS: dict[str, Fault] = {
         _slow,
         _quick,
         False,
+        own=True,
     ),
     "copies": Fault(
         "Let copies of requests come to the registry late.",
@@ -207,6 +220,7 @@ FAULTS: dict[str, Fault] = {
         _copied,
         _once,
         False,
+        own=True,
     ),
     "events": Fault(
         "Let events of the kernel get lost on their way to the agent, come twice, or late.",
@@ -250,6 +264,7 @@ FAULTS: dict[str, Fault] = {
         {"lacks": Parameter("watch", "What it cannot do, by the registry's name of that.", choices=ABILITIES)},
         _older,
         _newer,
+        own=True,
     ),
     "registry": Fault("Stop the registry, and start it again.", {}, _stops, _starts, False),
     "etcd": Fault(
@@ -264,8 +279,8 @@ FAULTS: dict[str, Fault] = {
         _come_back,
         False,
     ),
-    "backup": Fault("Copy the registry.", {}, lambda cloud, _node, _given: cloud.own.backup(f"{cloud.root}/{BACKUP}"), None, False),
-    "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False),
+    "backup": Fault("Copy the registry.", {}, _copy, None, False, own=True),
+    "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False, own=True),
 }
 
 
@@ -278,6 +293,8 @@ class Faults:
         #: By fault and node: which of them is the latest, and its parameters.
         self._now: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
         self._count = 0
+        self.impossible: list[NetcommonError] = []  #: why faults could not begin
+        self.begun = 0  #: how often one has
 
     def strike(self, name: str, nodes: Iterable[str], given: Mapping[str, Any], lasts: float) -> None:
         """Let a fault begin on nodes ("" stands for the registry), and end after ``lasts`` seconds."""
@@ -293,8 +310,10 @@ class Faults:
                 fault.begins(self._cloud, node, wanted)
             except NetcommonError as error:
                 self._note(f"{name} of {where} cannot be: {error}")
+                self.impossible.append(error)
                 continue
             self._note(f"{name} of {where} {said}".rstrip())
+            self.begun += 1
             if fault.ends is not None:
                 self._count += 1
                 self._now[name, node] = self._count, wanted

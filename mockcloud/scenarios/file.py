@@ -15,7 +15,7 @@ from mockcloud.etcd import MOST as MOST_MEMBERS
 from mockcloud.hardware import PROFILES
 from mockcloud.instances.table import TASKS
 from mockcloud.parameters import FIELDS, FLAG, HIGHEST, NUMBER, SEVERAL, TAGS, TEXT, fits
-from mockcloud.scenarios.faults import FAULTS, Parameter
+from mockcloud.scenarios.faults import FAULTS, Parameter, commands
 from mockcloud.scenarios.lines import Path, line_of, lines
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 
@@ -133,6 +133,7 @@ class _Reader:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self.problems: list[tuple[Path, str]] = []
+        self._etcd: int | None = 0  # how many members the etcd has; None: that is wrong
 
     def scenario(self) -> Scenario:
         made: dict[str, Any] = {}
@@ -148,6 +149,7 @@ class _Reader:
                 self._take(made, (), key, value, keys[key])
             elif key not in ("networks", "steps"):
                 self._unknown((key,), key, (*keys, "networks", "steps"))
+        self._etcd = made.get("etcd", None if "etcd" in self._document else 0)
         networks = self._tables("networks", self._document.get("networks", {}))
         steps = self._document.get("steps", [])
         if not isinstance(steps, list) or not all(isinstance(each, dict) for each in steps):
@@ -217,10 +219,31 @@ class _Reader:
             for key in TASKS[what].needs:
                 if key not in said:
                     self.problems.append((place, f"{what}: expected {key} = {takes[key].__doc__ or 'a value'}"))
+        else:
+            self._possible(place, what, given)
         for key, field in (("for", "lasts"), ("count", "number")):
             if key in made:
                 made[field] = made.pop(key)
         return Step(what, given=given, **made)
+
+    def _possible(self, place: Path, fault: str, given: Mapping[str, Any]) -> None:
+        """Refuse a fault that cannot strike the registry that the file says there is."""
+        members = self._etcd
+        if members is None:
+            return
+        if FAULTS[fault].own and members:
+            self.problems.append(((*place, "fault"), f"{fault} needs a registry in this process: expected no etcd = {members}"))
+        if fault != "etcd":
+            return
+        if not members:
+            self.problems.append(((*place, "fault"), "etcd needs a registry in an etcd: expected etcd = NUMBER before the tables"))
+        try:
+            commanded = commands(given).lose
+        except NicInvalid as wrong:
+            self.problems.append(((*place, wrong.variable), str(wrong)))
+            return
+        if 0 < members < given.get("members", 1) and not commanded:
+            self.problems.append(((*place, "members"), f"members = {given['members']}: expected at most {members}, as the etcd has"))
 
     def _take(self, into: dict[str, Any], place: Path, key: str, value: Any, take: Callable[[Any], Any]) -> None:
         try:

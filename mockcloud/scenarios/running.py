@@ -100,10 +100,10 @@ def play(scenario: Scenario, root: str, seed: int, file: IO[str] | None = None, 
 
 
 def strike(cloud: MockCloud, steps: Iterable[Step], seed: int, settle: float) -> Result:
-    """Run steps on a cloud that is there, all of whose nodes take part. Raises HostRefused."""
+    """Run steps on a cloud that is there, all of whose nodes take part. Raises HostRefused; why a fault cannot be, where none can."""
     run = Run(cloud, tuple(steps), seed, False, Log(root=cloud.root))
     try:
-        run.through(run.begin, partial(run.all, settle))
+        run.through(run.begin, partial(run.all, settle, True))
         return run.result()
     finally:
         run.end()
@@ -138,6 +138,7 @@ class Run:
         self._commits = Commits()
         self._loop = self._scheduler.loop()
         self._coming: list[Step] = []  # faults that strike when so many actions were run
+        self._timed = 0  # faults at a time that have not struck yet
         self._listed = 0.0  # monotonic seconds before which a registry in another process is not listed again
         self._over = 0.0  # when the last fault that has struck is over
         self.left: list[weakref.ref[Any]] = []
@@ -179,13 +180,17 @@ class Run:
 
     # -- the steps
 
-    def all(self, settle: float) -> None:
-        """Run all steps; then let faults end and all become quiet, and look at it. Raises Violated."""
+    def all(self, settle: float, certain: bool = False) -> None:
+        """Run all steps; then let faults end and all become quiet, and look at it. Raises Violated.
+
+        ``certain``: raise why faults cannot be, where none of those at a time can: nothing was tried.
+        """
         for each in self._steps:
             if each.is_fault and each.step:
                 self._coming.append(each)
                 self._scheduler.counted(self._first + each.step, partial(self._strike, each))
             elif each.is_fault:
+                self._timed += 1
                 self._loop.at(self._began + each.at, partial(self._strike, each))
         tasks = [each for each in self._steps if not each.is_fault]
         timed = deque(sorted((each for each in tasks if not each.step), key=lambda each: each.at))
@@ -193,7 +198,10 @@ class Run:
         while step := self._next(timed, counted):
             self._do(step)
             self._check()
-        self._struck(max((step.at for step in self._steps if step.is_fault and not step.step), default=0.0))
+        self._at_their_time(max((step.at for step in self._steps if step.is_fault and not step.step), default=0.0))
+        if certain and self._faults.impossible and not self._faults.begun:
+            raise self._faults.impossible[0]
+        self._struck()
         self._quieten(settle)
 
     def _next(self, timed: deque[Step], counted: deque[Step]) -> Step | None:
@@ -211,9 +219,14 @@ class Run:
             self._scheduler.until(min(due, self._scheduler.now + EVERY) if counted else due)
         return None
 
-    def _struck(self, last: float) -> None:
-        """Let time pass until all faults have struck that are going to, and are over. ``last``: when the last of those at a time does."""
+    def _at_their_time(self, last: float) -> None:
+        """Let time pass until all faults at a time have struck. ``last``: when the last of them does, or later by a real clock."""
         self._scheduler.until(max(self._began + last, self._scheduler.now))
+        while self._timed:
+            self._scheduler.passes(EVERY)
+
+    def _struck(self) -> None:
+        """Let time pass until all faults have struck that are going to, and are over."""
         end = self._scheduler.now + COUNTED
         while self._coming and self._scheduler.now < end:
             self._scheduler.passes(LOOK)
@@ -231,6 +244,8 @@ class Run:
             if step not in self._coming:
                 return  # it was waited for long enough
             self._coming.remove(step)
+        else:
+            self._timed -= 1
         fault = FAULTS[step.what]
         nodes = [each.uuid for each in sysinfo.look(self.cloud.root).nodes if fnmatchcase(each.hostname, step.nodes)]
         if fault.of_node and not nodes:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET = "socket"  #: in the cloud's folder
-SECONDS = 900.0  #: for one answer: thousands of nodes may be asked for
+SECONDS = 60.0  #: until the server has room for one more who waits; an answer takes as long as the task does, and what is asked is done
 LONGEST = 64 << 20  #: bytes of one
 
 
@@ -31,6 +31,7 @@ def connection(root: str) -> socket.socket | None:
     made.settimeout(SECONDS)
     try:
         made.connect(f"{root}/{SOCKET}")
+        made.settimeout(None)
     except OSError:  # also where the path is too long for a socket: no server could listen there
         made.close()
         return None
@@ -46,8 +47,8 @@ def served(root: str) -> bool:
 
 
 def ask(connected: socket.socket, method: str, path: str, body: object = None) -> dict[str, Any]:
-    """Ask once. Raises Refused, TryAgain where no answer comes."""
-    way = http.client.HTTPConnection("localhost", timeout=SECONDS)
+    """Ask once, and wait for as long as the server lives. Raises Refused, TryAgain where it ends without an answer."""
+    way = http.client.HTTPConnection("localhost")
     way.sock = connected
     try:
         way.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})

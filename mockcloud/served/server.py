@@ -132,10 +132,11 @@ class Server(BaseServer):
         """Serve until a signal ends it."""
         scheduler = self._cloud.scheduler
         if isinstance(scheduler, RealTime):
-            scheduler.attend(self.fileno(), lambda _events: scheduler.interrupt())
             self.timeout = 0.0
             while True:
+                scheduler.attend(self.fileno(), lambda _events: scheduler.interrupt())
                 scheduler.passes(TICK)
+                scheduler.neglect(self.fileno())  # a task waits by the same clock: whoever comes meanwhile cuts nothing of that short
                 self.handle_request()
                 del self._cloud.log[:-LINES]
         self.timeout = TICK

@@ -169,6 +169,15 @@ def nic_of(asked: Any, name: str) -> Item:
     return _one(asked, "nics", "nic", name, [{"instance": name}, {"name": name}])
 
 
+def place_is_free(asked: Any, nic: Mapping[str, Any]) -> None:
+    """Raise HostRefused where an instance has a NIC of that index already: INSTANCE/INDEX would name neither of the two from then on."""
+    instance, index = nic.get("instance"), nic.get("index")
+    for item in asked.all("nics", instance=instance) if instance and index is not None else ():
+        if item["nic"]["index"] == index and item["nic"]["cluster"] == nic.get("cluster", ""):
+            what = f"NIC {item['label']} is there already ({item['nic']['uuid']})"
+            raise HostRefused(what, f"netcommon registry nic set {item['label']} changes it, or give another index")
+
+
 def whole(asked: Any, place: str, **query: Any) -> tuple[list[Item], str]:
     """Give all items of a list, and the revision that it is of."""
     pages = list(asked.pages(place, **query))

@@ -16,6 +16,7 @@ from mockcloud.own_service import BEGUN, MADE, STATE, OwnService
 from mockcloud.replaced.scheduler import RealTime
 from mockcloud.scenarios.file import Scenario, Step
 from mockcloud.scenarios.running import Result, play
+from runtime.errors import HostRefused
 from tests.support import etcd as real
 from tests.support.bootstrap import ROOT
 from tests.support.etcd import Cluster
@@ -97,6 +98,30 @@ def test_a_registry_that_was_not_made_as_a_whole_is_made_anew(tmp_path: Path) ->
         epochs.append(made.client().get("").revision.partition(":")[0])
         made.stop()
     assert epochs[0] != epochs[1] == epochs[2]
+
+
+def test_a_service_that_is_gone_is_said_with_what_starts_it(tmp_path: Path) -> None:
+    """It is the mock cloud's own: what starts a registry on this machine is no remedy."""
+    made = OwnService(RealTime(1), str(tmp_path), 1)
+    try:
+        assert made.client().get("").body
+        (serving,) = (each for each in children(os.getpid()) if b"registry\0serve" in Path(f"/proc/{each}/cmdline").read_bytes())
+        os.kill(serving, signal.SIGKILL)
+        wait_until(lambda: refused(made), 10, "it has ended")
+        assert "has ended" in refused(made) and ": end mockcloud serve and start it again" in refused(made)
+        made.halt()
+        assert "does not run: a fault that is over starts it again" in refused(made)
+    finally:
+        made.stop()
+
+
+def refused(service: OwnService) -> str:
+    """Give why a service is not asked; "" where it is."""
+    try:
+        service.client()
+    except HostRefused as error:
+        return str(error)
+    return ""
 
 
 def test_processes_go_with_the_command_and_the_next_one_goes_on(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mockcloud.replaced.transport.connection import Connection
 from mockcloud.replaced.transport.received import Received
 from mockcloud.replaced.transport.session import Stream
+from mockcloud.sysinfo import ANOTHER
 from netagent.sync.messages import Failure
 from netagent.sync.session import SECONDS, failure_of
 from netregistry.client import LONGEST_ANSWER, Answer, Garbled, Problem, Question, Reply, attempts, problem
@@ -35,7 +36,7 @@ class NoPlace(NamedTuple):
         raise self.wrong(OSError())
 
     def wrong(self, _error: Exception) -> NetcommonError:
-        return HostRefused("this node has no certificate for its registry", "delete it, and make another one")
+        return HostRefused("this node has no certificate for its registry", ANOTHER)
 
 
 class Sockets:

@@ -20,6 +20,7 @@ from netcommon.cli.registry_client import (
     network_of,
     nic_of,
     node_of,
+    place_is_free,
     served,
     show_change,
     show_list,
@@ -204,7 +205,9 @@ def nic_add(app: App, given: tuple[str, ...], dry_run: bool, as_json: bool) -> N
     For example netcommon registry nic add network=blue instance=web1 index=0 allocate=ipv4,ipv6. Without a mac one is given out.
     """
     with client(app) as asked:
-        said = asked.change("POST", "nics", body_of("nics", given, asked), dry_run=dry_run)
+        body = body_of("nics", given, asked)
+        place_is_free(asked, body)
+        said = asked.change("POST", "nics", body, dry_run=dry_run)
         made = said.body["body"] if dry_run else said.body
         ganeti_pool.warn(asked, None, made)
     show_change(said, f"NIC {made['uuid']} made: {' '.join(filter(None, (made['mac'], made['ip'], *made['addresses'])))}", dry_run, as_json)

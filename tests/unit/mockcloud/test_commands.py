@@ -187,6 +187,36 @@ def test_a_node_that_somebody_has_edited_is_named_and_the_others_go_on(run: Mock
     assert run.json("list")["refused"] == [] and not path.parent.exists()
 
 
+@pytest.mark.parametrize("said", ["{", "", None], ids=["damaged", "empty", "gone"])
+def test_a_node_that_has_lost_what_it_joined_with_is_named_and_the_others_go_on(run: Mockcloud, said: str | None) -> None:
+    run("create", "2")
+    path = run.folder / "servers" / node_uuid(1) / "var/lib/netcommon/node.json"
+    path.unlink() if said is None else path.write_text(said)
+    found = run.json("status")
+    assert names(found) == ["mock2"] and len(found["refused"]) == 1
+    assert found["refused"][0] == f"mock1: {path} does not say which node this is: delete it, and make another one"
+    assert run("status").splitlines()[1].split() == ["mock2", "yes", "0", "in", "step"]
+    assert "does not say which node this is: delete it" in run("fault", "clock", "--settle", "1", status=69)
+    run("delete", "mock1")
+    assert names(run.json("status")) == ["mock2"]
+
+
+def test_status_says_of_each_node_how_it_stands_with_its_registry(run: Mockcloud) -> None:
+    """Its agent says nothing of one that it does not ask, and where it cannot start."""
+    run("create", "2")
+    path = run.folder / "servers" / node_uuid(1) / "etc/netcommon/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("[registry]\nsync = false\n")
+    assert "away: its agent asks none" in run("status").splitlines()[1]
+    with MockCloudIn(run.folder) as cloud:
+        cloud.start()
+        cloud.crash(node_uuid(2))
+        cloud.boot(node_uuid(2))
+        cloud.nodes[node_uuid(2)].full = True
+        cloud.scheduler.passes(2.0)
+        assert str(cloud.status(node_uuid(2))["registry"]).startswith("away: its agent cannot start: ")
+
+
 def machine(root: Path, free: int, watches: int, most: str = "max", used: int = 0) -> tuple[str, str]:
     """Write what a machine says of itself."""
     (root / "sys/fs/inotify").mkdir(parents=True)

@@ -25,6 +25,8 @@ from mockcloud.scenarios import running
 from mockcloud.scenarios.faults import Faults
 from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.running import Run
+from mockcloud.served.client import connection
+from mockcloud.served.server import Server
 from mockcloud.sysinfo import node_uuid
 from netregistry.client import SILENT, Problem
 from netregistry.service.registry import ALIVE
@@ -121,6 +123,31 @@ def test_who_is_busy_for_longer_than_a_stream_may_be_silent_has_lost_nothing(clo
         pass  # what keeps the one thread
     cloud.scheduler.passes(0.5)
     assert set(standing(cloud)) == {"in step"} and len(streams) == NODES
+
+
+def test_a_task_of_a_cloud_that_is_served_has_its_time_while_others_wait(cloud: MockCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault was over, and the calm behind it, as soon as anybody else asked."""
+    server, lasted = Server(cloud), 0.0
+
+    class Ended(Exception):
+        """End the serving."""
+
+    def task() -> None:
+        nonlocal lasted
+        other, begun = connection(cloud.root), time.monotonic()
+        assert other is not None
+        with other:
+            cloud.scheduler.passes(1.0)
+        lasted = time.monotonic() - begun
+        raise Ended
+
+    monkeypatch.setattr(server, "handle_request", task)
+    try:
+        with pytest.raises(Ended):
+            server.serve()
+    finally:
+        server.close()
+    assert lasted >= 1.0
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from mockcloud.scenarios.faults import FAULTS
 from mockcloud.served import client
 from mockcloud.served.server import LARGEST, Server
 from mockcloud.sysinfo import node_uuid
+from runtime.errors import TryAgain
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 
@@ -274,6 +275,17 @@ def test_what_is_done_to_nodes_is_done_by_who_serves(served: Served, words: tupl
         assert [each["hostname"] for each in said["nodes"]] == ["mock1"] and said["nodes"][0]["agent"]["registry"] == "in step"
 
 
+@pytest.mark.parametrize("registry", ["etcd:3", "https://nowhere:1", "/run/other"])
+@pytest.mark.parametrize("words", [("create", "1"), ("count", "3")])
+def test_another_registry_than_that_of_the_cloud_that_is_served_is_refused(served: Served, words: tuple[str, ...], registry: str) -> None:
+    thread = threading.Thread(target=lambda: [served.server.handle_request() for _ in range(2)])
+    thread.start()
+    said = Mockcloud(Path(served.cloud.root))(*words, "--registry", registry, status=69)
+    thread.join()
+    assert f"the registry of the mock cloud in '{served.cloud.root}' is its own" in said
+    assert len(served.cloud.list()) == 2
+
+
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
@@ -315,6 +327,31 @@ def test_time_passes_while_nobody_asks(served: Served) -> None:
         served.server.serve(now)
     assert served.cloud.scheduler.now == before + 4.0
     assert [each["alive"] for each in served.cloud.list()] == [True, True]
+
+
+def test_an_answer_is_waited_for_as_long_as_the_task_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gave up had the task done all the same, and twice where he tried again; one whose server ends is told."""
+    monkeypatch.setattr(client, "SECONDS", 0.1)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / client.SOCKET))
+        listening.listen()
+        connected = client.connection(str(tmp_path))
+        assert connected is not None and connected.gettimeout() is None
+        asking, found = listening.accept()[0], list[object]()
+
+        def ask() -> None:
+            try:
+                found.append(client.ask(connected, "GET", "/"))
+            except TryAgain as error:
+                found.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join(0.5)
+        assert found == [] and asking.recv(1 << 16).startswith(b"GET / ")
+        asking.close()
+        thread.join()
+    assert "has not answered" in str(found)
 
 
 def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:

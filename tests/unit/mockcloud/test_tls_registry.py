@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from mockcloud import elsewhere
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import SECONDS as SHOWN
 from mockcloud.instances.tasks import Instances
@@ -34,7 +36,7 @@ from tests.support.netns import slowness
 from tests.support.tls import Secured, secured
 
 NODES = 3
-FIRST, SECOND = node_uuid(1), node_uuid(2)
+FIRST, SECOND, THIRD = node_uuid(1), node_uuid(2), node_uuid(3)
 
 
 @pytest.fixture
@@ -107,6 +109,21 @@ def test_a_node_that_is_revoked_is_cut_off_alone_and_joins_again(cloud: MockClou
     until(cloud, lambda: sorted(standing(cloud)) == ["in step"] * NODES, "it has joined again")
 
 
+def test_a_node_without_what_it_has_joined_with_is_made_anew(cloud: MockCloud, registry: Secured) -> None:
+    """No mock node is joined again by hand: each remedy is to delete it, and make another one."""
+    files = {node: Path(shown(cloud, node).folder) for node in cloud.nodes}
+    registry.local.client().change("POST", "certificates/revoke", {"role": "node", "name": FIRST})
+    until(cloud, lambda: standing(cloud)[0] == "away", "it is away")
+    assert str(cloud.status(FIRST)["registry"]).endswith(": delete it, and make another one")
+    cloud.stop([SECOND, THIRD])
+    (files[SECOND] / credentials.IDENTITY).write_text("x")
+    (files[THIRD] / credentials.JOINED).write_text("{")
+    cloud.start(0.0)
+    until(cloud, lambda: "cannot be used" in str(cloud.status(SECOND)["registry"]), "it says what is wrong")
+    assert str(cloud.status(SECOND)["registry"]).endswith(": delete it, and make another one")
+    assert list(cloud.failed) == [THIRD] and cloud.failed[THIRD].endswith(f"in {files[THIRD]}: delete it, and make another one")
+
+
 def test_a_certificate_is_not_renewed_while_its_node_is_cut_off(cloud: MockCloud) -> None:
     done: list[str] = []
     cloud.registry.wire.cut[FIRST] = "answers"
@@ -176,6 +193,30 @@ def test_another_process_goes_on_and_nodes_are_deleted_with_their_certificates(r
     assert not list(registry.local.client().all("nodes"))
     again.create(1)
     again.close()
+
+
+def due(home: str) -> tuple[Path, str]:
+    """Let the certificate of an operator be due for renewal; give its file, and what that says then."""
+    path = Path(home, credentials.FOLDER, "operator", credentials.JOINED)
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "since": said["since"] - 9 * (said["until"] - said["since"])}))
+    return path, path.read_text()
+
+
+def test_the_operators_certificate_is_renewed(registry: Secured, tmp_path: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine nothing but mockcloud may be used, or be used for longer than it lasts."""
+    monkeypatch.setattr(elsewhere, "LOOK", 0.2)
+    path, before = due(home)
+    cloud = opened(registry, tmp_path / "cloud", home)
+    try:
+        assert path.read_text() != before
+        path, before = due(home)
+        until(cloud, lambda: path.read_text() != before, "it is renewed while it is used")
+        path.unlink()
+        cloud.scheduler.passes(0.5)
+        assert cloud.list() == [], "what cannot be renewed is used to its end"
+    finally:
+        cloud.close()
 
 
 def test_who_is_no_operator_is_refused(registry: Secured, tmp_path: Path, home: str) -> None:

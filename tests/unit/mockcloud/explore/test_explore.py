@@ -179,3 +179,13 @@ def test_a_violation_ends_the_command_with_1(run: Mockcloud, monkeypatch: pytest
     said: Callable[[Any], list[str]] = lambda cloud: ["something is wrong"]  # noqa: E731 - one line
     monkeypatch.setattr("mockcloud.scenarios.running.always", said)
     run("fault", "clock", "--for", "1", "--settle", "1", status=1)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_search(
+    run: Mockcloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused when the first violation was found, and that was lost."""
+    monkeypatch.setattr("mockcloud.cli.explore.explore", lambda *_given: pytest.fail("it searches"))
+    (tmp_path / "file").touch()
+    for folder in ("/dev/null/x", str(tmp_path / "file"), "/proc/self"):
+        assert "cannot write into " in run("explore", "--seeds", "1", "--save", folder, status=69)

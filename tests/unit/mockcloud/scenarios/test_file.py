@@ -103,6 +103,26 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, old: str, new: str,
     assert any(says in each for each in told), refused.value
 
 
+@pytest.mark.parametrize(
+    ("etcd", "fault", "line", "says"),
+    [
+        ("", 'fault = "etcd"', 3, "etcd needs a registry in an etcd: expected etcd = NUMBER"),
+        ("", 'fault = "etcd"\nlose = "a"\nback = "b"', 3, "etcd needs a registry in an etcd: expected etcd = NUMBER"),
+        ("etcd = 3", 'fault = "etcd"\nlose = "a"', 2, "back='': expected a program and its arguments, as lose has"),
+        ("etcd = 3", 'fault = "etcd"\nlose = "a \'b"\nback = "b"', 4, "expected a program and its arguments, with quotes that end"),
+        ("etcd = 3", 'fault = "etcd"\nmembers = 4', 4, "members = 4: expected at most 3, as the etcd has"),
+        ("etcd = 1", 'fault = "slow"', 3, "slow needs a registry in this process: expected no etcd = 1"),
+        ("etcd = 1", 'fault = "restore"', 3, "restore needs a registry in this process: expected no etcd = 1"),
+    ],
+)
+def test_a_fault_that_the_registry_cannot_have_is_refused(etcd: str, fault: str, line: int, says: str) -> None:
+    """It was noted when it should have struck, and the run found nothing wrong."""
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(f"{etcd}\n[[steps]]\n{fault}\n")
+    assert len(str(refused.value).split("\n")) == 1 and says in str(refused.value)
+    assert str(refused.value).startswith(f"scenario:{line}: ")
+
+
 def test_every_mistake_is_said_at_once() -> None:
     with pytest.raises(ScenarioInvalid) as refused:
         parsed(WHOLE.replace("nodes = 4", "nodes = 0").replace("chance = 0.5", "chance = 2"))

@@ -19,8 +19,10 @@ from mockcloud.scenarios import running
 from mockcloud.scenarios.faults import Faults
 from mockcloud.scenarios.file import Scenario, Step
 from mockcloud.scenarios.running import Result, play, strike
+from mockcloud.state import read
 from mockcloud.sysinfo import node_uuid
 from tests.support.killing_steps import opened
+from tests.support.mockcloud import Mockcloud
 
 FIRST, SECOND = node_uuid(1), node_uuid(2)
 WEB1 = Step("create", given={"name": "web1", "node": "mock1", "nics": [{"network": "blue"}], "start": True})
@@ -70,6 +72,34 @@ def test_what_matches_nothing_is_said(tmp_path: Path) -> None:
         "stop wbe*: no instance is called so on *",
         "restore of the registry cannot be: there is no copy: backup makes one",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("etcd",), 69, "the registry of this mock cloud is kept in no etcd"),
+        (("etcd", "--lose", "kill 1"), 64, "back='': expected a program and its arguments, as lose has"),
+        (("restore",), 69, "there is no copy: backup makes one"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused_at_once(tmp_path: Path, words: tuple[str, ...], status: int, says: str) -> None:
+    """It was noted, all the settling was waited for, and nothing was found wrong."""
+    run = Mockcloud(tmp_path / "cloud")
+    run("create", "1")
+    before = read(str(run.folder)).time
+    assert says in run("fault", *words, "--settle", "5000", status=status)
+    assert read(str(run.folder)).time < before + 100.0
+    assert run("fault", "backup", "--settle", "1").splitlines()[1].split()[1:] == ["backup", "of", "the", "registry"]
+
+
+def test_a_fault_that_can_be_on_one_node_strikes_there(tmp_path: Path) -> None:
+    """The others are said."""
+    with opened(tmp_path / "cloud") as cloud:
+        first, second = (each.uuid for each in cloud.create(2))
+        cloud.ready([first, second], 30.0)
+        cloud.nodes[first].sources = object()  # type: ignore[assignment]
+        found = said(strike(cloud, [Step("events", lasts=1.0)], 1, 1.0))
+        assert found[0].startswith("events of mock1 cannot be: ") and found[1].startswith("events of mock2 lost=")
 
 
 @pytest.mark.parametrize("before", [WEB1, Step("backup")], ids=["an older one", "made anew"])

@@ -90,6 +90,22 @@ def test_networks_and_nics_as_an_operator_types_them(cli: Cli, service: Served) 
     assert cli("registry", "network", "list").stdout == "no networks\n"
 
 
+def test_a_nic_is_added_once_to_a_place_of_its_instance(cli: Cli, service: Served) -> None:
+    """Two were made, and web1/0 named none of them from then on."""
+    cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+    add = "registry", "nic", "add", "network=blue", "instance=web1"
+    cli(*add, "index=0", "allocate=ipv4")
+    for more in ((), ("--dry-run",)):
+        assert "NIC web1/0 is there already (" in (said := cli(*add, "index=0", "allocate=ipv4", *more, status=69).stderr)
+        assert "netcommon registry nic set web1/0 changes it" in said
+    cli(*add, "index=1")
+    cli(*add, "index=0", "cluster=other")
+    cli("registry", "nic", "add", "network=blue", "instance=web10", "index=0")
+    cli(*add, "name=own")
+    cli(*add)
+    assert len(cli.json("registry", "nic", "list")["items"]) == 6
+
+
 def test_what_is_reserved_is_for_its_instance_alone(cli: Cli, service: Served) -> None:
     cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
     cli("registry", "network", "reserve", "blue", "192.0.2.9", "--reason", "moves here", "--instance", "web1")
