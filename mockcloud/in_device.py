@@ -64,7 +64,7 @@ def _of_mac(wanted: Wanted, link: Link, mac: str) -> Iterator[str]:
 
 
 def _of_settings(view: View, wanted: Wanted, link: Link) -> Iterator[str]:
-    """What an option leaves alone is as for each new device. In a family without an address nothing is forwarded, or a guard drops it."""
+    """Expect what an option leaves alone as for a new device. Without an address of a family nothing is forwarded, or a guard drops it."""
     options, families = wanted.options, wanted.addresses.families
     every = options.spoof_guard or options.allow_ip_spoofing or options.allow_dhcp_spoofing
     settings: list[tuple[str, str, str | None]] = [

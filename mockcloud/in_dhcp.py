@@ -96,7 +96,7 @@ def _of_dnsmasq(file: File, wanted: Wanted, _link: Link, interface: Mapping[str,
 
 
 def _of_network(view: View, told: Told, settings: Settings) -> Iterator[str]:
-    """What dnsmasq tells all guests of a network is a file of its own, in lines as after dhcp-option= for the network's tag."""
+    """Expect what dnsmasq tells all guests of a network in a file of its own, in lines as after dhcp-option= for the network's tag."""
     lines = {(option, values) for option, values in _lines(told) if values}
     files = (view.file(settings.dhcp_dnsmasq_options_folder, name) for name in (told.name, told.uuid) if name)
     file = next((each for each in files if each is not None), None)

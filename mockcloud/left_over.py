@@ -98,7 +98,7 @@ def _routes(view: View, nics: Sequence[Running]) -> Iterator[str]:
 
 
 def _neighbours(view: View, nics: Sequence[Running]) -> Iterator[str]:
-    """What answers for guests on uplinks; on their own devices mockcloud.in_device looks."""
+    """Find what answers for guests on uplinks; on their own devices mockcloud.in_device looks."""
     families = {AF_INET: {"both"}, AF_INET6: {"both", "ndp"}}
     known = {
         host

@@ -44,7 +44,7 @@ class Endpoint(NamedTuple):
 
 
 class Underlay(NamedTuple):
-    """What a registry has said of node ``node``. ``revision``: EPOCH:REVISION; ``generation``: of the node's prefix, which reports name."""
+    """Hold what a registry has said of a node. ``revision``: EPOCH:REVISION; ``generation``: of the node's prefix, which reports name."""
 
     node: str
     revision: str

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """What of the underlay is there on the node: by which generation of what was told, and which addresses."""
+    """Hold what of the underlay is there on the node: by which generation of what was told, and which addresses."""
 
     generation: int = 0
     addresses: tuple[str, ...] = ()

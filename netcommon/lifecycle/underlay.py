@@ -34,8 +34,9 @@ RETIRED = "retired"  #: the state of an endpoint to which no name leads any more
 
 
 class Held(NamedTuple):
-    """What there is of the underlay on the node. ``wanted``: how many addresses are to be there; ``there``: those that are, and lead there.
+    """Hold what there is of the underlay on the node.
 
+    ``wanted``: how many addresses are to be there; ``there``: those that are, and lead there.
     ``made``: what was made, anew or again; ``failed``: what was tried for that and could not be made; ``problem``: one line, "" for none.
     """
 

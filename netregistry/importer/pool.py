@@ -19,7 +19,7 @@ MOST_OF_IPV6 = 100  #: of what is barred
 
 
 class Pool(NamedTuple):
-    """What a pool does not give out, as pairs of numbers in rising order, both included.
+    """Give what a pool does not give out, as pairs of numbers in rising order, both included.
 
     ``reserved``: all but what no host can have, and what NICs alone have that were read. ``stray``: of it what instances have, and of no
     NIC is known. ``ranges``: as many of ``reserved`` as a network may have, as the registry answers them.

@@ -110,7 +110,7 @@ class NodePrefix(NamedTuple):
 
 
 class Speaker(NamedTuple):
-    """What speaks on a node's side for the guest of a NIC, by the node's report of that."""
+    """Hold what speaks on a node's side for the guest of a NIC, by the node's report of that."""
 
     nic: kinds.Uuid
     kinds: Kinds = ()
@@ -162,7 +162,7 @@ class Endpoint(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where an instance's endpoints are. Its names lead to the node ``leads``, those of its migration to ``incoming``; "": to none.
+    """Say where an instance's endpoints are. Its names lead to the node ``leads``, those of its migration to ``incoming``; "": to none.
 
     ``left``: the node that they led to before, as long as that says that the guest runs there still. ``generation``: advanced by each step.
     """
@@ -182,7 +182,7 @@ class Placement(NamedTuple):
 
 
 class Name(NamedTuple):
-    """Where a name leads, and whose it is. ``generation``: of the zone, when it was changed."""
+    """Say where a name leads, and whose it is. ``generation``: of the zone, when it was changed."""
 
     address: str
     node: str

@@ -48,7 +48,7 @@ class Reporting(NamedTuple):
 
 
 class Spoken(NamedTuple):
-    """What speaks on the node's side for a NIC's guest: a field of the NIC's report that is no part of what is kept of that."""
+    """Hold what speaks on the node's side for a NIC's guest: a field of the NIC's report that is no part of what is kept of that."""
 
     endpoints: Kinds = ()
 

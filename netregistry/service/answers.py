@@ -110,7 +110,7 @@ class PrefixItem(NamedTuple):
 
 
 class PlacementItem(NamedTuple):
-    """Where an instance's endpoints are, and what is wrong with that."""
+    """Say where an instance's endpoints are, and what is wrong with that."""
 
     revision: str
     placement: Placement

@@ -26,7 +26,7 @@ ATTEMPTS = 20  #: of a commit that reports keep on overtaking
 
 
 class Naming:
-    """What a registry wants of ``servers``. All methods are for the registry's turn; ``wake``: called when other names are wanted."""
+    """Give what a registry wants of ``servers``. All methods are for the registry's turn; ``wake``: called when other names are wanted."""
 
     def __init__(self, registry: Registry, servers: Sequence[str]) -> None:
         self._registry, self._servers = registry, tuple(servers)

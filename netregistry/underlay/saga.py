@@ -30,7 +30,7 @@ NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Guest(NamedTuple):
-    """What nodes say of an instance. Each tuple has the nodes in the order in which they have come to say so.
+    """Hold what nodes say of an instance. Each tuple has the nodes in the order in which they have come to say so.
 
     ``unknown``: those without a lease that had it; ``came``: to a node, from which one, of those who know it; ``kinds``: what speaks for it
     on each node that reports it.
@@ -49,7 +49,7 @@ class Guest(NamedTuple):
 
 
 class World(NamedTuple):
-    """What else a step is made of.
+    """Hold what else a step is made of.
 
     ``there``: gives what a node has said of its addresses; ``give``: gives a new one of its prefix, "" where there is none to give;
     ``told``: gives the generation of its prefix as this step is told, 0 where nobody is to be told; ``released``: tells whether all goes

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Known(Protocol):
-    """What it is made from: a View, or what one was."""
+    """Read what it is made from: a View, or what one was."""
 
     def get(self, key: str) -> Any: ...
 

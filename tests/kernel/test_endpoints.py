@@ -82,7 +82,7 @@ def outside(node: Node) -> Namespace:
 
 
 def test_a_guests_screen_is_at_its_endpoint(node: Node, outside: Namespace) -> None:
-    """Of each guest its own; one that comes is served, and one that goes is not any more."""
+    """Serve each guest its own; one that comes is served, and one that goes is not any more."""
     give(Paths(), 0)
     held()
     with qemu("web0"), qemu("web1"), process(CONSOLES, "--socket", VNC):

@@ -72,7 +72,7 @@ class Place:
 
 
 class Measured:
-    """How long names took, in seconds."""
+    """Give how long names took, in seconds."""
 
     def __init__(self) -> None:
         self.moving: list[float] = []

@@ -330,7 +330,7 @@ def test_time_passes_while_nobody_asks(served: Served) -> None:
 
 
 def test_an_answer_is_waited_for_as_long_as_the_task_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gave up had the task done all the same, and twice where he tried again; one whose server ends is told."""
+    """Wait as long as the task takes: who gave up had it done all the same, or twice; one whose server ends is told."""
     monkeypatch.setattr(client, "SECONDS", 0.1)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / client.SOCKET))

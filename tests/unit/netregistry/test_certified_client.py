@@ -15,7 +15,7 @@ ONE = Credentials("/lib", "importer", "gnt.example.com", ("https://localhost",),
 
 
 class Place:
-    """What a service answers, or why it does not."""
+    """Give what a service answers, or why it does not."""
 
     def __init__(self) -> None:
         self.refused: Exception | None = None

@@ -14,7 +14,7 @@ from netregistry.stores.sqlite import SqliteStore
 
 
 def test_a_copy_of_what_is_compacted_meanwhile_may_be_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is copied is of one revision, which is not remembered any more: it was refused, without a word of the copy."""
+    """Say that what is copied is of one revision, which is not remembered any more: it was refused, without a word of the copy."""
     source, write = SqliteStore.create(":memory:", "first"), transfer._written
     for number in range(4):
         source.commit((), [Put(f"networks/{number}", b"{}")])

@@ -88,7 +88,7 @@ def test_what_is_no_tap(agent: Agent, sim: Sim, service: Served, device: str) ->
 
 @SINCE
 def test_who_is_defined_runs(agent: Agent, sim: Sim, service: Served, since: bool) -> None:
-    """What is told as stopped may be deleted, and uses its address no more."""
+    """Tell nothing of it as stopped: what is told so may be deleted, and uses its address no more."""
     sim.settings = sim.settings._replace(tap_alias=False)
     definitions.write(sim.paths, guest(0))
     with agent.running() as sync:

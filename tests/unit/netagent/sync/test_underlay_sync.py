@@ -120,7 +120,7 @@ def test_what_is_told_is_done_when_all_of_it_was(laid: Laid) -> None:
 
 
 def test_a_beginning_without_it_takes_it_away(laid: Laid) -> None:
-    """Of a service that was asked for it; another says nothing by its silence."""
+    """Drop it by the silence of a service that was asked for it; another one's says nothing."""
     laid.met()
     laid.told()
     assert laid.take(DropUnderlay) == DropUnderlay(KEY, "e:10")

@@ -115,7 +115,7 @@ def test_a_master_that_has_joined_and_not_as_importer_is_told_to(machines: Machi
 
 
 def test_what_two_nics_have_by_the_new_name_is_said(machines: Machines) -> None:
-    """Of what the importer is not the master nothing is refused by that; an address without a network is one of the cluster's name."""
+    """Refuse nothing of what the importer is not the master; an address without a network is one of the cluster's name."""
     home, master = machines.home, machines.master
     machines.join("operator", "ann")
     machines.join("importer", CLUSTER)

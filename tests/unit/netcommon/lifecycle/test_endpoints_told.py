@@ -1,4 +1,4 @@
-"""What the site's scripts are told of a guest's endpoints: as last known on disk, in its instance's name, and nothing of another's."""
+"""Tell the site's scripts of a guest's endpoints: as last known on disk, in its instance's name, and nothing of another's."""
 
 from __future__ import annotations
 

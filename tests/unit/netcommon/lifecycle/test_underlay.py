@@ -259,7 +259,7 @@ def test_what_cannot_be_taken_away_stays_on_record(given: Sim, number: int) -> N
 
 
 def test_a_damaged_record_loses_nothing(given: Sim) -> None:
-    """What bears our mark is found without it."""
+    """Find what bears our mark without it."""
     held(given)
     path = Path(given.paths.state, "underlay/1.json")
     path.write_text("{}")

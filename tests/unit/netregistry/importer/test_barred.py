@@ -126,7 +126,7 @@ def test_within_a_block_that_is_reserved_for_the_registry(registry: Registry, im
 
 
 def test_an_ipv6_address(registry: Registry, importing: Node) -> None:
-    """Of these Ganeti has no pool: they are known by their NICs alone."""
+    """Know addresses of which Ganeti has no pool: they are known by their NICs alone."""
     cluster = with_guest()
     cluster.document["networks"][BLUE]["network6"] = "2001:db8::/64"
     cluster.nic(NICS[1], mac="01:00:5e:00:00:01", network=BLUE, ip="2001:db8::1")
@@ -170,7 +170,7 @@ def test_a_network_that_cannot_be_read_any_more(registry: Registry, importing: N
 
 
 def test_a_block_of_the_registrys_in_a_network_that_cannot_be_read_any_more(registry: Registry, importing: Node) -> None:
-    """What is as it was goes on: that it is reserved for the registry is still so."""
+    """Go on with what is as it was: that it is reserved for the registry is still so."""
     cluster = with_guest(2, tuple(range(200, 210)))
     importing.read(cluster)
     registry.do("network.set", BLUE, {"ranges": [{"first": "192.0.2.200", "last": "192.0.2.209"}]})
@@ -187,7 +187,7 @@ def test_a_block_of_the_registrys_in_a_network_that_cannot_be_read_any_more(regi
 
 
 def test_a_subnet_that_is_refused(registry: Registry, importing: Node) -> None:
-    """What the operator's ranges are in the way of is known all the same, as far as it lies where the registry's subnet is."""
+    """Know what the operator's ranges are in the way of all the same, as far as it lies where the registry's subnet is."""
     cluster = with_guest()
     importing.read(cluster)
     registry.do("network.set", BLUE, {"ranges": [{"first": "192.0.2.2", "last": "192.0.2.200"}]})

@@ -199,7 +199,7 @@ def test_what_the_pool_does_not_give_out(inside: set[int], outside: set[int], us
 
 
 def test_more_ranges_than_a_network_may_have_are_rather_too_wide() -> None:
-    """What is too much is barred: by a range that is too wide nothing looks as if it were reserved for the registry."""
+    """Bar what is too much: by a range that is too wide nothing looks as if it were reserved for the registry."""
     cluster = Cluster()
     cluster.network(NETWORKS[0], "wide", "10.0.0.0/16", ext_reservations="01" * 32768)
     found = parse(cluster.data)

@@ -89,7 +89,7 @@ def test_an_arrival_before_the_address_is_there(site: Site) -> None:
 
 
 def test_an_arrival_that_nobody_announced(site: Site) -> None:
-    """Of a routed NIC nobody hears before its guest runs there: where it came from the registry notes by itself."""
+    """Note where a routed NIC came from, of which nobody hears before its guest runs there: the registry does that by itself."""
     nic = started(site)
     site.says(1, nic, "running", mode="routed")
     site.confirms(1)
@@ -265,7 +265,7 @@ def test_guests_that_are_there_before_the_underlay_is() -> None:
 
 
 def test_many_nics_in_one_report(site: Site) -> None:
-    """What has no room in the commit of the report is done a second later."""
+    """Do what has no room in the commit of the report a second later."""
     nics = [site.guest(f"web{number}") for number in range(50)]
     site.report(site.who[0], *({"nic": nic, "state": "running", "endpoints": ["console", "exporter"]} for nic in nics))
     site.confirms(0)

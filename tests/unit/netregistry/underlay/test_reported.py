@@ -1,4 +1,4 @@
-"""What nodes may say of endpoints and addresses, and what is refused of it."""
+"""Say what nodes may of endpoints and addresses, and what is refused of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with names and endpoints is said, each in one line."""
+"""Say what is wrong with names and endpoints, each in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to bring a zone to what the registry wants, and what is refused before anything is."""
+"""Plan what is sent to bring a zone to what the registry wants, and what is refused before anything is."""
 
 from __future__ import annotations
 

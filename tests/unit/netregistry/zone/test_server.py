@@ -1,4 +1,4 @@
-"""What goes to a server, and what comes from it, as dnspython reads and writes it."""
+"""Write what goes to a server, and read what comes from it, as dnspython reads and writes it."""
 
 from __future__ import annotations
 
