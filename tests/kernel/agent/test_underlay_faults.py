@@ -15,7 +15,7 @@ from tests.kernel.agent.test_underlay_migration import server as _server
 from tests.kernel.agent.test_underlay_registry import MOVING, NAME
 from tests.kernel.test_zone import Poller, polled
 from tests.support.nameserver import NameServer
-from tests.support.netns import Namespace, wait_until
+from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
 from tests.support.registry_process import Registry
 
@@ -120,6 +120,29 @@ def test_it_fails_while_something_is_away(site: Site, asked: Poller, fault: Call
     end()
     assert site.ends_at(site.first) < AFTER + PAUSES * (fault is killed)
     assert len(asked.answers) == 1
+
+
+def dies(place: Place) -> None:
+    """Let the guest's QEMU be killed: its device goes, and no hook is called."""
+    place.there(run, "ip", "link", "del", "tap0")
+
+
+def test_the_guest_is_killed_on_its_way(site: Site, asked: Poller) -> None:
+    """Its name stays where it runs, and what was made for the migration goes."""
+    site.comes()
+    site.announced()
+    dies(site.second)
+    assert site.ends_at(site.first) < AFTER
+    assert len(asked.answers) == 1
+
+
+def test_the_source_is_killed_when_the_guest_has_arrived(site: Site, asked: Poller) -> None:
+    """No hook is called there, and its name follows all the same."""
+    site.comes()
+    site.announced()
+    site.second.door("kvm-nic-setup", ACTION="up", MIGRATION_PHASE="post")
+    dies(site.first)
+    assert site.ends_at(site.second) < AFTER
 
 
 def test_the_name_server_is_away_while_it_arrives(site: Site, server: NameServer) -> None:
