@@ -56,6 +56,8 @@ def made(number: int, links: Links, said: Hardware | None, settings: Iterable[Se
         (links.bridges, links.switches, links.tables) if said is None else map(frozenset, (said[0], said[2], said[1]))
     )
     bridges |= frozenset(uplinks) if said is None else frozenset()
+    if all(map(str.isdecimal, tables)):
+        tables |= links.tables  # an older agent tells numbers alone, and never the names by which NICs call them
     named = sorted(table for table in tables if not table.isdecimal() and table not in BUILT_IN)
     # which number a table has no copy tells: low ones, so that a mark has room for them
     free = (each for each in count(1) if each not in BUILT_IN.values() and str(each) not in tables)

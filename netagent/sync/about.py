@@ -53,9 +53,9 @@ def _is_endpoint(address: Address) -> bool:
 
 
 def _tables(view: View) -> tuple[str, ...]:
-    """Give the numbers of the routing tables that policy rules lead to."""
+    """Give the numbers of the routing tables that policy rules lead to, and the names of tables, by which NICs and tags call them."""
     numbers = {rule.table for family in (AF_INET, AF_INET6) for rule in view.rules(family) if rule.table}
-    return tuple(map(str, sorted(numbers)))[:MANY]
+    return tuple(dict.fromkeys((*map(str, sorted(numbers)), *sorted(filter(_sayable, view.named_tables())))))[:MANY]
 
 
 def _sayable(name: str) -> bool:

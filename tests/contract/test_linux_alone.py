@@ -265,6 +265,8 @@ def test_iproute2s_files(tmp_path: Path) -> None:
     view = LinuxHost(Paths(iproute2=(str(usr), str(etc), str(tmp_path / "none")))).view()
     expected = {"guests": 100, "both": 200, "hex": 300, "ganeti": 300, "50": 400, "51": 51, "main": 254, "local": 255}
     assert {name: view.table(name) for name in expected} == expected
+    named = {"guests": 100, "both": 200, "hex": 300, "ganeti": 300, "50": 400, "\udcff": 77, "main": 254, "local": 255, "default": 253}
+    assert view.named_tables() == named
     assert [view.table(name) for name in ("minus", "nonsense", "ignored", "unspec", "2")] == [None, None, None, None, 2]
 
 

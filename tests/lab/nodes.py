@@ -69,6 +69,7 @@ class Node:
     def __init__(self, laboratory: str, name: str, log: str) -> None:
         self._within = ["bash", "-c", f'. {shlex.quote(laboratory)}/lib.sh; node_exec "$@"', "node", name]
         self.name, self._log = name, log
+        self.settings = SETTINGS  #: of its config.toml, as ``install`` writes it
         self._agent: subprocess.Popen[bytes] | None = None
         self._mounted = ""
         # the namespace's first process, as seen from here: through it we see the node's files and sockets
@@ -106,10 +107,15 @@ class Node:
         mount = 'mount --bind /srv/netcommon-lab "$2"/kvm-ifup'
         self.run("sh", "-c", f"{door} && {mount}", "-", str(ROOT / "hooks/kvm-ifup"), scripts)
         self._mounted = f"{scripts}/kvm-ifup"
-        self.run("sh", "-c", 'mkdir -p /etc/netcommon && printf %s "$1" >/etc/netcommon/config.toml', "-", SETTINGS)
+        self.configure(self.settings)
         for event in EVENTS if hooks else ():
             folder = f"/etc/ganeti/hooks/instance-{event}-post.d"
             self.run("sh", "-c", f"mkdir -p {folder} && ln -sfn {shlex.quote(str(ROOT / 'hooks/ganeti-hook'))} {folder}/netcommon")
+
+    def configure(self, text: str) -> None:
+        """Write its config.toml; who is to take it is not told."""
+        self.settings = text
+        self.run("sh", "-c", 'mkdir -p /etc/netcommon && printf %s "$1" >/etc/netcommon/config.toml', "-", text)
 
     def uninstall(self) -> None:
         for event in EVENTS:

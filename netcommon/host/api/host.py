@@ -300,6 +300,10 @@ class View(Protocol):
         """The number of the routing table ``name`` (/etc/iproute2/rt_tables, rt_tables.d, or a number), None if unknown."""
         ...
 
+    def named_tables(self) -> Mapping[str, int]:
+        """The routing tables that have a name, the kernel's own among them, with their numbers."""
+        ...
+
     def template(self, name: str) -> str:
         """The text of the template ``name``, the site's or ours. Raises SettingsInvalid where there is none that may be used."""
         ...

@@ -7,7 +7,7 @@ import os
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 BUILT_IN = {"local": 255, "main": 254, "default": 253}
 LAST = 0xFFFFFFFF
@@ -44,6 +44,11 @@ class Tables:
         Of several numbers of one name it is that which ip(8) takes, which has them in a hash of 256 chains by number: the first chain
         counts, and in that the number that was read last (iproute2, lib/rt_names.c).
         """
+        known = self.names().get(name)
+        return number_of(name) if known is None else known
+
+    def names(self) -> Mapping[str, int]:
+        """Give all tables that have a name, with their numbers."""
         if self._names is None:
             names = dict(BUILT_IN)
             for folder in self._folders:
@@ -52,8 +57,7 @@ class Tables:
                         if each not in names or number % CHAINS <= names[each] % CHAINS:
                             names[each] = number
             self._names = names
-        known = self._names.get(name)
-        return number_of(name) if known is None else known
+        return self._names
 
 
 def _files(folder: str) -> Iterator[str]:

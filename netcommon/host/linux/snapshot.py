@@ -259,6 +259,9 @@ class Snapshot:
     def table(self, name: str) -> int | None:
         return self._view.table(name)
 
+    def named_tables(self) -> Mapping[str, int]:
+        return self._view.named_tables()
+
     def template(self, name: str) -> str:
         return self._view.template(name)
 

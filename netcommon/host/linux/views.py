@@ -13,7 +13,7 @@ from runtime.errors import TryAgain
 from runtime.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from netcommon.host.api.datapath import Connection, OvsForwarding, Transform
     from netcommon.host.api.facts import Daemon, File, Flow, Link, OvsBridge, OvsPort, OvsShaper
@@ -101,6 +101,9 @@ class LiveView(KernelView, NftView):
 
     def table(self, name: str) -> int | None:
         return self._tables.number(name)
+
+    def named_tables(self) -> Mapping[str, int]:
+        return self._tables.names()
 
     # -- this machine's own files, daemons and templates
 

@@ -242,6 +242,9 @@ class MemoryView:
         known = self._host.tables.get(name)
         return number_of(name) if known is None else known
 
+    def named_tables(self) -> Mapping[str, int]:
+        return self._host.tables
+
     def template(self, name: str) -> str:
         from netcommon.templates import read
 

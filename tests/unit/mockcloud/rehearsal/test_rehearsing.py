@@ -145,6 +145,17 @@ def test_what_a_node_says_that_it_lacks_is_missing() -> None:
     assert why is not None and why.status == 69 and "br0" in why.text
 
 
+@pytest.mark.parametrize("tables", [("1", "254"), ("1", "254", "default", "guests", "local", "main")])
+def test_a_table_that_a_nic_names_is_there_as_far_as_its_node_says_it(tables: tuple[str, ...]) -> None:
+    """Agents of older versions tell tables by their numbers alone, and a NIC's LINK is a name."""
+    said = {"node1": Hardware(("br0", "brv"), tables, ("ovs0",))}
+    found = rehearsed(copy(hardware=said), "", '[nic]\nrate_in="8mbit"\n')
+    assert {label: one.refused for label, one in found.items()} == dict.fromkeys(found) and found["web3/0"].changes
+    lacking = {"node1": Hardware(("br0", "brv"), ("254", "main"), ("ovs0",))}
+    why = rehearsed(copy(hardware=lacking), "", "")["web3/0"].refused
+    assert why is not None and (why.status, "guests" in why.text) == (69, True)
+
+
 def registry_copy() -> Copy:
     """Copy a registry, which sets rate_in of one NIC, gives another an address more, and tells guests of the network an MTU."""
     nics = [

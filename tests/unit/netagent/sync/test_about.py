@@ -36,13 +36,18 @@ RULES = {
     AF_INET: [Rule(AF_INET, 100, "tap0", 100), Rule(AF_INET, 32766, "", 254)],
     AF_INET6: [Rule(AF_INET6, 100, "tap0", 100), Rule(AF_INET6, 9, "", 0)],
 }
+TABLES = {"guests": 100, "main": 254, "\x1bodd": 7}
 
 
 def view(switches: Any, links: list[Link] | None = None) -> Any:
     return cast(
         Any,
         SimpleNamespace(
-            links=lambda: links or LINKS, addresses=lambda: ADDRESSES, rules=lambda family: RULES[family], ovs_switches=switches
+            links=lambda: links or LINKS,
+            addresses=lambda: ADDRESSES,
+            rules=lambda family: RULES[family],
+            ovs_switches=switches,
+            named_tables=lambda: TABLES,
         ),
     )
 
@@ -56,8 +61,8 @@ def test_what_there_is() -> None:
     assert [each.uuid for each in said.interfaces] == [
         str(uuid.uuid5(uuid.UUID(NODES[0]), each)) for each in ("52:54:00:00:00:01", "52:54:00:00:00:02")
     ], "of the node and the NIC, whatever its name is"
-    assert (said.bridges, said.switches, said.vlans, said.tables) == (("blue",), ("ovs0",), (7,), ("100", "254"))
-    assert said.addresses == ("192.0.2.1", "2001:db8::1") and {"blue", "ovs0"} <= set(said.provided)
+    assert (said.bridges, said.switches, said.vlans, said.tables) == (("blue",), ("ovs0",), (7,), ("100", "254", "guests", "main"))
+    assert said.addresses == ("192.0.2.1", "2001:db8::1") and {"blue", "ovs0", "guests"} <= set(said.provided)
 
 
 def test_a_switch_that_does_not_answer_hides_nothing_else() -> None:
