@@ -24,7 +24,8 @@ from netregistry.refusal import Refused
 from netregistry.request import Done, Part, Response, made
 from netregistry.roles import check
 from netregistry.rules import masters
-from netregistry.rules.nodes import reported, signed_on
+from netregistry.rules.nodes import signed_on
+from netregistry.rules.reports import reported
 from runtime.errors import NetcommonError
 from runtime.moment import local_time
 

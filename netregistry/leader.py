@@ -20,7 +20,7 @@ from netregistry.model.node import Gone
 from netregistry.refusal import Refused
 from netregistry.request import Call, made, new_id
 from netregistry.rules import ends
-from netregistry.rules.nodes import SETTLING
+from netregistry.rules.reports import SETTLING
 from netregistry.steady import JUMP, Steady, written
 from netregistry.stores.base import Delete, Expect, Put
 from netregistry.underlay.marks import Marks

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.rehearsal.copied import GANETI, REGISTRY, Copy, Hardware, Place, from_lines
-from netregistry.importer.configuration import Unusable, parse
+from netregistry.importer.configuration import parse
+from netregistry.importer.ganeti_json import Unusable
 from netregistry.model.codec import Invalid, read
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic

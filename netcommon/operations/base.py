@@ -26,8 +26,7 @@ ABSENT, OURS, FOREIGN = "absent", "ours", "foreign"
 FINDINGS: frozenset[object] = frozenset({ABSENT, OURS, FOREIGN})
 IP_FAMILIES: frozenset[object] = frozenset({AF_INET, AF_INET6})
 
-#: The key of a stored operation that waits: for what, in words.
-WAITS = "waits_for"
+WAITS = "waits_for"  #: the key of a stored operation that waits: for what, in words
 
 
 class Owned(NamedTuple):

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.importer import pool
+from netregistry.importer.ganeti_json import Unusable, items, object_of, tags_of, text_of, uuid_of, within
 from netregistry.model import kinds
 from netregistry.model.codec import Invalid, read, read_fields, write
 from netregistry.model.importing import Serial
@@ -18,7 +19,7 @@ from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from runtime import validate
 from runtime.environment import generated_uuid
-from runtime.errors import HostRefused, NicInvalid, escaped
+from runtime.errors import NicInvalid, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,19 +30,12 @@ if TYPE_CHECKING:
 LONGEST = 64 << 20
 #: Versions: CONFIG_MAJOR * 1000000 + CONFIG_MINOR * 10000 + CONFIG_REVISION (lib/_constants of Ganeti).
 VERSIONS = {3000000: "3.0", 3010000: "3.1", 3020000: "3.2"}
-LONGEST_TEXT = 255  #: bytes of one string that is read
 OWNER = "owner:"  #: a tag of an instance that begins so names its owner
 PARAMS = ("mode", "link", "vlan")  #: of a NIC, each by itself or as the cluster has it
 
 #: What is read of a NIC and of a network, by the names of the registry.
 NIC = ("instance", "index", "name", "owner", "mac", "network", "ip", "mode", "link", "vlan", "model", "tags")
 NETWORK = ("name", "subnet", "subnet6", "gateway", "gateway6", "mac_prefix", "tags", "reserved")
-
-
-class Unusable(HostRefused):
-    """A configuration is none that may be imported: nothing of it is."""
-
-    advice = ""
 
 
 class Configuration(NamedTuple):
@@ -103,17 +97,17 @@ def _head(value: Any) -> _Head:
     if type(version) is not int or version not in VERSIONS:
         known = ", ".join(VERSIONS.values())
         raise Unusable(f"the configuration is of version {escaped(version)}, and known are those of Ganeti {known}")
-    cluster = _object(value, "cluster", "")
-    master = _text(cluster, "master_node", "cluster")
-    nodes = _object(value, "nodes", "")
+    cluster = object_of(value, "cluster", "")
+    master = text_of(cluster, "master_node", "cluster")
+    nodes = object_of(value, "nodes", "")
     node = nodes.get(master)
     if not isinstance(node, dict):
         raise Unusable(f"the configuration has no node {escaped(master)}, which it says is the master")
     said = {
-        "cluster": _text(cluster, "cluster_name", "cluster"),
-        "uuid": _text(cluster, "uuid", "cluster"),
+        "cluster": text_of(cluster, "cluster_name", "cluster"),
+        "uuid": text_of(cluster, "uuid", "cluster"),
         "master": master,
-        "node": _text(node, "name", "nodes"),
+        "node": text_of(node, "name", "nodes"),
         "serial": value.get("serial_no"),
     }
     try:
@@ -131,17 +125,17 @@ def _networks(value: Any) -> tuple[dict[str, Fields], dict[str, tuple[Fields, li
     raw: dict[str, tuple[Fields, list[Any]]] = {}
     unread: set[str] = set()
     problems: list[str] = []
-    for key, item in _items(value, "networks"):
+    for key, item in items(value, "networks"):
         where = f"networks.{key}"
-        uuid = _uuid(_text(item, "uuid", where) or key, where)
+        uuid = uuid_of(text_of(item, "uuid", where) or key, where)
         said = {
-            "name": _text(item, "name", where),
-            "subnet": _text(item, "network", where),
-            "subnet6": _text(item, "network6", where),
-            "gateway": _text(item, "gateway", where),
-            "gateway6": _text(item, "gateway6", where),
-            "mac_prefix": _text(item, "mac_prefix", where),
-            "tags": _tags(item, where),
+            "name": text_of(item, "name", where),
+            "subnet": text_of(item, "network", where),
+            "subnet6": text_of(item, "network6", where),
+            "gateway": text_of(item, "gateway", where),
+            "gateway6": text_of(item, "gateway6", where),
+            "mac_prefix": text_of(item, "mac_prefix", where),
+            "tags": tags_of(item, where),
         }
         texts = [item.get(name) or "" for name in ("reservations", "ext_reservations")]
         try:
@@ -176,13 +170,13 @@ def _nics(
 ) -> dict[str, Fields]:
     """Read the NICs. Adds those that cannot be in a registry to ``unread``, why to ``problems``, and addresses of all to ``guests``."""
     found: dict[str, Fields] = {}
-    often = _object(_object(value, "cluster", ""), "nicparams", "cluster").get("default", {})
-    for key, instance in _items(value, "instances"):
+    often = object_of(object_of(value, "cluster", ""), "nicparams", "cluster").get("default", {})
+    for key, instance in items(value, "instances"):
         where = f"instances.{key}"
-        name, nics = _text(instance, "name", where), instance.get("nics", [])
+        name, nics = text_of(instance, "name", where), instance.get("nics", [])
         if not isinstance(nics, list):
             raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where}.nics is no list")
-        tags, model = _tags(instance, where), _model(value, instance, where)
+        tags, model = tags_of(instance, where), _model(value, instance, where)
         owners = {tag[len(OWNER) :] for tag in tags if tag.startswith(OWNER)}
         owner = owners.pop() if len(owners) == 1 else ""
         if owners:
@@ -191,21 +185,21 @@ def _nics(
             here = f"{where}.nics[{index}]"
             if not isinstance(item, dict):
                 raise Unusable(f"the configuration is not as Ganeti 3 writes it: {here} is no object")
-            uuid = _text(item, "uuid", here) or _made(name, index, _text(item, "mac", here))
-            uuid = _uuid(uuid, here)
+            uuid = text_of(item, "uuid", here) or _made(name, index, text_of(item, "mac", here))
+            uuid = uuid_of(uuid, here)
             if uuid in found or uuid in unread:
                 raise Unusable(f"the configuration is not as Ganeti 3 writes it: {here} has the UUID {uuid}, which another one has")
             # what neither says is none: it may have been said before
             params = {**dict.fromkeys(PARAMS, ""), **_params(often, "cluster.nicparams"), **_params(item.get("nicparams") or {}, here)}
-            network = _text(item, "network", here).lower()
+            network = text_of(item, "network", here).lower()
             said = {
                 "instance": name,
                 "index": index,
-                "name": _text(item, "name", here),
+                "name": text_of(item, "name", here),
                 "owner": owner,
-                "mac": _text(item, "mac", here),
+                "mac": text_of(item, "mac", here),
                 "network": network,
-                "ip": _text(item, "ip", here),
+                "ip": text_of(item, "ip", here),
                 **params,
                 "model": model,
                 "tags": tags,
@@ -237,67 +231,15 @@ def _made(instance: str, index: int, mac: str) -> str:
 def _params(item: Any, where: str) -> dict[str, str]:
     if not isinstance(item, dict):
         raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has no parameters")
-    return {name: _text(item, name, where) for name in PARAMS if name in item}
+    return {name: text_of(item, name, where) for name in PARAMS if name in item}
 
 
 def _model(value: Any, instance: Fields, where: str) -> str:
     """Give the model of an instance's NICs, as Ganeti calls it: its own, that of its operating system, or the cluster's."""
-    hypervisor, system, cluster = _text(instance, "hypervisor", where), _text(instance, "os", where), value["cluster"]
+    hypervisor, system, cluster = text_of(instance, "hypervisor", where), text_of(instance, "os", where), value["cluster"]
     places: Iterable[Any] = (
         instance.get("hvparams"),
-        _within(cluster, "os_hvp", system.partition("+")[0], hypervisor),
-        _within(cluster, "hvparams", hypervisor),
+        within(cluster, "os_hvp", system.partition("+")[0], hypervisor),
+        within(cluster, "hvparams", hypervisor),
     )
-    return next((_text(each, "nic_type", where) for each in places if isinstance(each, dict) and "nic_type" in each), "")
-
-
-def _within(value: Any, *names: str) -> Any:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-# -- what everything is made of
-
-
-def _items(value: Any, name: str) -> list[tuple[str, Fields]]:
-    """Give the objects of one kind. Raises Unusable."""
-    found = list(_object(value, name, "").items())
-    for key, item in found:
-        if not isinstance(item, dict):
-            raise Unusable(f"the configuration is not as Ganeti 3 writes it: {name} has {escaped(key)}, which is no object")
-    return [(_checked(key, name), item) for key, item in found]
-
-
-def _object(value: Fields, name: str, where: str) -> Fields:
-    found = value.get(name)
-    if not isinstance(found, dict):
-        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where or 'it'} has no {name}")
-    return found
-
-
-def _text(item: Fields, name: str, where: str) -> str:
-    """Give a string, "" where there is none. Raises Unusable for anything else, and for a string that Ganeti takes from nobody."""
-    found = item.get(name)
-    return "" if found is None else _checked(found, f"{where}.{name}")
-
-
-def _checked(text: object, where: str) -> str:
-    if not isinstance(text, str) or not text.isprintable() or len(text.encode("utf-8", "surrogatepass")) > LONGEST_TEXT:
-        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} is {escaped(text)}")
-    return text
-
-
-def _uuid(text: str, where: str) -> str:
-    try:
-        return validate.uuid(text, "")
-    except NicInvalid:
-        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where} has the UUID {escaped(text)}") from None
-
-
-def _tags(item: Fields, where: str) -> list[str]:
-    """Give tags in one order: Ganeti writes them in any."""
-    found = item.get("tags") or []
-    if not isinstance(found, list):
-        raise Unusable(f"the configuration is not as Ganeti 3 writes it: {where}.tags is no list")
-    return sorted({_checked(tag, f"{where}.tags") for tag in found})
+    return next((text_of(each, "nic_type", where) for each in places if isinstance(each, dict) and "nic_type" in each), "")

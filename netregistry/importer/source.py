@@ -6,7 +6,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from netregistry.importer.configuration import LONGEST, Configuration, Unusable, parse
+from netregistry.importer.configuration import LONGEST, Configuration, parse
+from netregistry.importer.ganeti_json import Unusable
 from netregistry.model import kinds
 from netregistry.model.codec import Invalid, dump, load
 from netregistry.model.importing import Seen, Serial

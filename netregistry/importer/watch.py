@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from netregistry.client import Problem
-from netregistry.importer.configuration import Unusable
+from netregistry.importer.ganeti_json import Unusable
 from netregistry.importer.source import FILE, NotMaster
 from runtime.errors import NetcommonError
 from runtime.inotify import IN_CLOSE_WRITE, IN_IGNORED, IN_MOVED_TO, IN_Q_OVERFLOW, Inotify

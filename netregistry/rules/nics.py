@@ -12,7 +12,7 @@ from netregistry.refusal import Refused
 from netregistry.request import ANY, Done, matched
 from netregistry.rules import allocation, claims, masters
 from netregistry.rules.networks import forced, moved
-from netregistry.rules.nodes import MOST_NICS
+from netregistry.rules.reports import MOST_NICS
 from runtime.errors import NicInvalid
 
 if TYPE_CHECKING:

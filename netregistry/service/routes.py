@@ -16,7 +16,7 @@ from netregistry.model.network import Network
 from netregistry.model.nic import Nic
 from netregistry.model.node import Node
 from netregistry.model.underlay import Kinds, There, Underlay
-from netregistry.rules.nodes import Reporting
+from netregistry.rules.reports import Reporting
 from netregistry.service import answers, filters
 from netregistry.service.filters import PAGING, Param
 from netregistry.service.issuing import Join, NewAuthority

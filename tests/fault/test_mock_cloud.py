@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netregistry.rules.nodes import SETTLING
+from netregistry.rules.reports import SETTLING
 from tests.bench.mock_cloud import NICS, measured, table
 from tests.support.etcd import Cluster
 from tests.support.netns import slowness

@@ -11,7 +11,7 @@ from netregistry.draft import Commit
 from netregistry.local import Local
 from netregistry.model.history import Identity
 from netregistry.refusal import Refused
-from netregistry.rules.nodes import SETTLING
+from netregistry.rules.reports import SETTLING
 from netregistry.state import Shown, missing_tags, shown
 from tests.support.registry import GANETI, OPERATOR, Registry
 

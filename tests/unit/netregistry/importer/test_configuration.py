@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netregistry.importer.configuration import LONGEST, Unusable, parse
+from netregistry.importer.configuration import LONGEST, parse
 from netregistry.importer.difference import Known, steps
+from netregistry.importer.ganeti_json import Unusable
 from netregistry.model.network import Network, Range, checked
 from runtime.environment import nic_from_environment
 from tests.support.bootstrap import ROOT

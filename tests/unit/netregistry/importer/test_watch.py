@@ -18,7 +18,8 @@ from netcommon.process.notify import Notifier
 from netregistry.client import Client
 from netregistry.importer import watch
 from netregistry.importer.asking import Asking
-from netregistry.importer.configuration import LONGEST, Unusable, parse
+from netregistry.importer.configuration import LONGEST, parse
+from netregistry.importer.ganeti_json import Unusable
 from netregistry.importer.importer import Importer
 from netregistry.importer.source import NotMaster, Source
 from netregistry.importer.watch import Watcher
