@@ -28,7 +28,7 @@ ATTEMPTS = 20  #: of a commit that reports keep on overtaking
 class Naming:
     """What a registry wants of ``servers``. All methods are for the registry's turn; ``wake``: called when other names are wanted.
 
-    ``virtual``: also names on nodes of a mock cloud. No service says so: those are for a mock cloud's own name servers, and for no real one.
+    ``virtual``: also names on nodes of a mock cloud. No service says so: those are for a mock cloud's own name servers alone.
     """
 
     def __init__(self, registry: Registry, servers: Sequence[str], virtual: bool = False) -> None:
