@@ -26,10 +26,13 @@ ATTEMPTS = 20  #: of a commit that reports keep on overtaking
 
 
 class Naming:
-    """Give what a registry wants of ``servers``. All methods are for the registry's turn; ``wake``: called when other names are wanted."""
+    """Give what a registry wants of ``servers``. All methods are for the registry's turn; ``wake``: called when other names are wanted.
 
-    def __init__(self, registry: Registry, servers: Sequence[str]) -> None:
-        self._registry, self._servers = registry, tuple(servers)
+    ``virtual``: also names on nodes of a mock cloud. No service says so: those are for a mock cloud's own name servers alone.
+    """
+
+    def __init__(self, registry: Registry, servers: Sequence[str], virtual: bool = False) -> None:
+        self._registry, self._servers, self._virtual = registry, tuple(servers), virtual
         self._given: Wanted | None = None
         self.wake: Callable[[], None] = lambda: None
 
@@ -67,7 +70,7 @@ class Naming:
         made = Wanted(underlay.zone, underlay.prefix, view.epoch, zone.generation, {}, underlay.ttl)
         if given is None or given._replace(names={}) != made:
             same = given is not None and (given.zone, given.mark) == (made.zone, made.mark)
-            names = given.names if given is not None and same else published.names(view, underlay.zone)
+            names = given.names if given is not None and same else published.names(view, underlay.zone, self._virtual)
             self._given = given = made._replace(names=names)
         return given
 

@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 
-def names(view: View, zone: str) -> dict[str, str]:
-    """Give all names of a zone, and their addresses."""
+def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
+    """Give the names of a zone, and their addresses; ``virtual``: those on nodes of a mock cloud, too.
+
+    Nobody answers on a simulated node. One that was forgotten is of no kind any more: a name that leads there still is nobody's to publish.
+    """
     place = f"names/{zone}/"
-    return {key.removeprefix(place): name.address for key, name in view.all("names").items() if key.startswith(place)}
+    found = {key.removeprefix(place): name for key, name in view.all("names").items() if key.startswith(place)}
+    return {key: name.address for key, name in found.items() if virtual or _is_real(view, name.node)}
+
+
+def _is_real(view: View, uuid: str) -> bool:
+    node = view.node(uuid)
+    return node is not None and node.kind != "virtual"
 
 
 def servers(view: View, there: Iterable[str], now: float) -> Commit | None:

@@ -18,6 +18,7 @@ from netregistry.service.registry import Registry
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.zone import publisher
 from netregistry.zone.publisher import Publisher
+from tests.support.bootstrap import ROOT
 from tests.support.netns import wait_until
 from tests.support.registry import NODES
 from tests.support.service import Lines, Served, served
@@ -119,6 +120,35 @@ def test_reports_that_overtake_it_keep_nothing_from_being_noted() -> None:
     world.moved()
     world.naming.published(publisher.Published("a", 1))
     assert world.at(a=1) and world.zone().generation == 2
+
+
+def test_a_name_on_a_node_of_a_mock_cloud_is_never_published() -> None:
+    """Nobody answers there; nor is a name that leads to a node which was forgotten, of which nobody can tell what it was."""
+    world = World("a")
+    world.lead()
+    world.do("node.set", NODES[1], {"kind": "virtual"}, world.who[1])
+    for number, instance in enumerate(("web1", "web2")):
+        world.says(number, world.guest(instance), "running")
+        world.confirms(number)
+    assert world.names() == {"web1.console": 0, "web2.console": 1}, "a mock cloud has names as any"
+    wanted = world.naming.wanted()
+    assert wanted is not None and wanted.names == {NAME: world.prefix(0).at(0x10000)}
+    of_its_own = Naming(world.service, ("a",), virtual=True).wanted()
+    assert of_its_own is not None and of_its_own.names.keys() == {NAME, f"web2.console.{ZONE}"}
+    world.do("node.forget", NODES[1], {"force": True})
+    after = Naming(world.service, ("a",)).wanted()
+    assert after is not None and after.names == wanted.names
+
+
+def test_no_service_publishes_for_a_mock_cloud() -> None:
+    """Hold that who says ``virtual`` is the mock cloud alone."""
+    said = {
+        path.relative_to(ROOT).parts[0]
+        for folder in ("netregistry", "mockcloud", "netagent", "netcommon")
+        for path in (ROOT / folder).rglob("*.py")
+        if "virtual=True" in path.read_text()
+    }
+    assert said <= {"mockcloud"}
 
 
 def test_without_a_zone_there_is_nothing_to_publish() -> None:
