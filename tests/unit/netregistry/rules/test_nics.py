@@ -24,7 +24,7 @@ def ganeti(registry: Registry) -> str:
 
 def test_what_one_node_says_has_an_end(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has a node's certificate would fill the registry of all."""
-    for module in ("nics", "nodes"):
+    for module in ("nics", "reports"):
         monkeypatch.setattr(f"netregistry.rules.{module}.MOST_NICS", 3)
     registry.join(0)
     registry.join(1)
@@ -45,7 +45,7 @@ def test_what_one_node_says_has_an_end(registry: Registry, monkeypatch: pytest.M
 
 def test_what_one_node_says_has_an_end_in_bytes(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few thousand reports, each of half a million bytes, would be more than an etcd holds."""
-    monkeypatch.setattr("netregistry.rules.nodes.HEAVIEST", 30_000)
+    monkeypatch.setattr("netregistry.rules.reports.HEAVIEST", 30_000)
     registry.join(0)
     registry.join(1)
     uuids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(1, 6)]
@@ -64,7 +64,7 @@ def test_what_one_node_says_has_an_end_in_bytes(registry: Registry, monkeypatch:
     assert said(1, 2, 10).status == 200, "others are not concerned"
     assert said(0, 1, 16).status == 200 and said(0, 1, 25).status == 413 and said(0, 1, 10).status == 200
     assert said(0, 2, 5).status == 200, "there is room again"
-    monkeypatch.setattr("netregistry.rules.nodes.HEAVIEST", 10_000)  # one that says more from before
+    monkeypatch.setattr("netregistry.rules.reports.HEAVIEST", 10_000)  # one that says more from before
     assert said(0, 0, 11).status == 413 and said(0, 0, 9).status == 200, "less is taken"
     assert registry.report(node(0), removed=tuple(uuids[:3])).status == 200
     assert registry.local.view.weight(NODES[0]) == 0 and said(0, 0, 9).status == 200
