@@ -113,8 +113,8 @@ def watch_begins_at_the_lists_revision(patch: pytest.MonkeyPatch) -> None:
     """A node's stream begins at the revision of whatever was asked last, and not where the stream before has ended."""
     real = Inbox.begin
 
-    def wrong(inbox: Inbox) -> str:
-        start = real(inbox)
+    def wrong(inbox: Inbox, underlay: bool = False) -> str:
+        start = real(inbox, underlay)
         return str(inbox._proved) if start and inbox._proved is not None else start
 
     patch.setattr(Inbox, "begin", wrong)
