@@ -31,7 +31,7 @@ from runtime.folder import Folder
 from runtime.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 
     from mockcloud.namespace.host import NamespaceHost
     from mockcloud.stored import Vm
@@ -66,7 +66,7 @@ class MockCloud:
     def __init__(self, root: str, seed: int = 1, profile: str = "plain", service: str = "", home: str = LIB, **sort: Any) -> None:
         self._home = home
         self.root, self._sort = os.path.abspath(root), known(Sort(profile, **sort))
-        self.log: list[str] = []
+        self.log: MutableSequence[str] = []
         self.live = False  #: it is served: agents run all the time
         self.hear: Callable[[str], None] = lambda line: None  #: is told each line of the log
         self._lock = state.lock(self.root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mockcloud.cli.opened import cloud_option, opened, registry_option
+from mockcloud.instances.running import forget
 from mockcloud.served.client import SOCKET
 from mockcloud.served.server import Server
 from netcommon.cli.output import say
@@ -22,6 +23,7 @@ def serve(seed: int, folder: str, registry: str) -> None:
     {"task": "start", "params": {"name": "web1"}}; POST /nodes one of nodes and networks: {"task": "count", "params": {"number": 10}}.
     """
     with opened(folder, seed=seed, registry=registry) as cloud:
+        forget(cloud)
         cloud.start()
         server = Server(cloud, lambda text: say(f"mockcloud: {text}", err=True))
         try:

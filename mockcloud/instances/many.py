@@ -54,6 +54,6 @@ def at_once(
             else:
                 left.append(task)
         running = left
-        del cloud.log[:]
+        cloud.log.clear()
         seen(done + len(failed))
         cloud.scheduler.passes(step if running else 0.0)

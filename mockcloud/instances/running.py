@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from mockcloud.sysinfo import SERVERS
@@ -13,8 +14,17 @@ if TYPE_CHECKING:
     from mockcloud.cloud import MockCloud
 
 LOGS = "logs"
+LATEST = 1000  #: lines that are in memory of what nodes do by themselves: one may be of many KiB
 MOST = 100  #: logs of a node; older ones go
 T = TypeVar("T")
+
+
+def forget(cloud: MockCloud) -> None:
+    """Keep no more than the latest lines of what nodes do by themselves.
+
+    To be called before agents start: what they do first takes many times as much as they do, and a process stays as large as it once was.
+    """
+    cloud.log = deque(cloud.log, LATEST)
 
 
 def logged(cloud: MockCloud, name: str, work: Callable[[], T]) -> T:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mockcloud import nodes
 from mockcloud.instances import table
+from mockcloud.instances.running import forget
 from mockcloud.instances.tasks import Instances
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.scheduler import RealTime
@@ -35,7 +36,6 @@ PATIENCE = 5.0  #: seconds that a client may take for a part of its request
 LARGEST = 1 << 20  #: bytes of a request's body
 TICK = 0.1  #: seconds until time is let pass when nobody asks
 WAITING = 64
-LINES = 10_000  #: of what nodes do by themselves that are kept
 STATUSES = {64: 400, 75: 503}  #: exit status -> of HTTP; others are 409
 NODE = "X-Node"  #: names the node that a task is for, as the path may
 
@@ -100,6 +100,7 @@ class Server(BaseServer):
         super().__init__(("", 0), Handler)
         self._log = Lines(told or cloud.hear).make()
         self._cloud, cloud.live = cloud, True
+        forget(cloud)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         path = f"{cloud.root}/{SOCKET}"
         try:
@@ -138,14 +139,12 @@ class Server(BaseServer):
                 scheduler.passes(TICK)
                 scheduler.neglect(self.fileno())  # a task waits by the same clock: whoever comes meanwhile cuts nothing of that short
                 self.handle_request()
-                del self._cloud.log[:-LINES]
         self.timeout = TICK
         last = now()
         while True:
             self.handle_request()
             last, before = now(), last
             scheduler.passes(max(last - before, 0.0))
-            del self._cloud.log[:-LINES]
 
     def close(self) -> None:
         """Listen no more."""

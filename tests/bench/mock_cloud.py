@@ -112,7 +112,7 @@ def standing(cloud: MockCloud, nodes: int) -> None:
     while left := late():
         assert time.monotonic() < end, f"{left} agents are not in step"
         cloud.scheduler.passes(0.5)
-        del cloud.log[:]
+        cloud.log.clear()
 
 
 def progress(whole: int) -> Callable[[int], None]:

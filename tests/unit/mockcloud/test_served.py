@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from mockcloud.cli.serve import COMMANDS
 from mockcloud.cloud import MockCloud
+from mockcloud.instances import running
 from mockcloud.instances.table import TASKS
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
@@ -61,6 +64,24 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield made
         made.server.close()
     assert not (tmp_path / "cloud" / client.SOCKET).exists()
+
+
+def test_a_cloud_that_is_served_keeps_the_latest_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while its agents start, which is when each of many nodes says most."""
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(2)
+    monkeypatch.setattr(running, "LATEST", 1)
+    note, kept = MockCloud._note, list[int]()
+
+    def noted(cloud: MockCloud, name: str, text: str) -> None:
+        note(cloud, name, text)
+        kept.append(len(cloud.log))
+
+    monkeypatch.setattr(MockCloud, "_note", noted)
+    monkeypatch.setattr(Server, "serve", lambda server: server._cloud.scheduler.passes(30.0))
+    result = CliRunner().invoke(COMMANDS["serve"], ["--cloud", str(tmp_path / "cloud")])
+    assert result.exit_code == 0, result.output
+    assert max(kept) == 1 < len(kept)
 
 
 def create(name: str = "web1", **params: object) -> dict[str, Any]:
