@@ -101,6 +101,18 @@ class Folder:
             _flush_parents(path)
         return made
 
+    @classmethod
+    def forget(cls, path: str, name: str) -> bool:
+        """Remove a file of the folder at ``path``, to outlive a power failure; True if it was there. Raises HostRefused."""
+        folder = cls.find(path)
+        if folder is None:
+            return False
+        with folder:
+            gone = folder.remove(name)
+            if gone:
+                folder.flush()
+            return gone
+
     def sub(self, name: str) -> Folder | None:
         """The folder ``name`` in this one, None where there is none; raises as find."""
         return self._opened(name, self.descriptor, f"{self.path}/{name}", self.ours)

@@ -63,11 +63,4 @@ def write(paths: Paths, one: Membership) -> None:
 
 def remove(paths: Paths) -> bool:
     """Forget who this node is; True if it had joined. Raises HostRefused."""
-    folder = Folder.find(paths.lib)
-    if folder is None:
-        return False
-    with folder:
-        gone = folder.remove(NAME)
-        if gone:
-            folder.flush()
-        return gone
+    return Folder.forget(paths.lib, NAME)

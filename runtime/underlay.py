@@ -173,11 +173,4 @@ def write(paths: Paths, underlay: Underlay) -> bool:
 
 def remove(paths: Paths) -> bool:
     """Forget what was known; True if anything was. Raises HostRefused."""
-    folder = Folder.find(paths.lib)
-    if folder is None:
-        return False
-    with folder:
-        gone = folder.remove(NAME)
-        if gone:
-            folder.flush()
-        return gone
+    return Folder.forget(paths.lib, NAME)

@@ -43,7 +43,7 @@ PACKAGES = {"runtime": ("runtime",), "netcommon": ("runtime", "netcommon"), "net
 PACKAGES["netregistry"] = ("runtime", "netregistry", "netcommon.options.tags", "netcommon.settings.types", "netcommon.process.notify")
 PACKAGES["netregistry"] += ("netcommon.process.socket_file", "netcommon.settings.etcd_address")
 #: And how one speaks with a DNS server.
-PACKAGES["netregistry"] += ("netcommon.dns.key", "netcommon.dns.library", "netcommon.dns.names", "netcommon.dns.server")
+PACKAGES["netregistry"] += tuple(f"netcommon.dns.{module}" for module in ("key", "library", "names", "server"))
 #: Its side on the node takes what a registry's objects are, and its client; nothing of the service.
 PACKAGES["netagent"] += ("netregistry.client", "netregistry.model", "netregistry.request", "netregistry.rules.masters")
 PACKAGES["netagent"] += ("netregistry.credentials", "netregistry.reach")
