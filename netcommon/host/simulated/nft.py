@@ -13,7 +13,7 @@ from netcommon.host.rtnetlink.socket import Reply
 from netcommon.host.simulated.events import ALTERED, GONE
 from netcommon.host.simulated.events import MADE as NEW
 from netcommon.host.simulated.kernel import Refused
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, lru_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +32,13 @@ class Table:
     def __init__(self, table: NftTable) -> None:
         self.table = table
         self.chains: dict[str, NftChain] = {}
-        self.rules: dict[str, list[NftRule]] = {}
+        self.rules: dict[str, tuple[NftRule, ...]] = {}
         self.sets: dict[str, NftSet] = {}
         self.elements: dict[tuple[str, bytes], NftElement] = {}
 
     def copy(self) -> Table:
         made = Table(self.table)
-        made.chains, made.sets, made.elements = dict(self.chains), dict(self.sets), dict(self.elements)
-        made.rules = {name: list(rules) for name, rules in self.rules.items()}
+        made.chains, made.rules, made.sets, made.elements = dict(self.chains), dict(self.rules), dict(self.sets), dict(self.elements)
         return made
 
     def seen(self, name: str) -> NftChain:
@@ -177,7 +176,7 @@ class Ruleset:
         elif isinstance(thing, NftRule):
             if thing.chain not in table.chains:
                 raise Refused(errno.ENOENT)
-            table.rules.setdefault(thing.chain, []).append(thing)
+            table.rules[thing.chain] = _behind(table.rules.get(thing.chain, ()), thing)
             self._done.append((NEW, thing))
         elif isinstance(thing, NftSet):
             if thing.name not in table.sets:
@@ -214,7 +213,13 @@ class Ruleset:
                 self._done.append((GONE, held))
 
     def _clear(self, table: Table, chain: str) -> None:
-        self._done += [(GONE, rule) for rule in table.rules.pop(chain, [])]
+        self._done += [(GONE, rule) for rule in table.rules.pop(chain, ())]
+
+
+@lru_cache(4096)
+def _behind(rules: tuple[NftRule, ...], rule: NftRule) -> tuple[NftRule, ...]:
+    """Give the rules of a chain to which one is added. Those of many nodes in one process are the same: each is there once."""
+    return (*rules, rule)
 
 
 def _within(table: Table) -> list[NftRule | NftSet | NftChain | NftTable]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from sys import intern
 
 from netcommon.host.api.host import DONE, Answer
 from netcommon.host.linux.procfs import inside
@@ -70,7 +71,8 @@ class Settings:
     def add_device(self, name: str) -> None:
         for tree, keys in TREES:
             for key, value in keys.items():
-                self._values[f"{tree}/{name}/{key}"] = self._values.get(f"{tree}/default/{key}", value)
+                path = intern(f"{tree}/{name}/{key}")  # many nodes of one process have devices of the same names
+                self._values[path] = self._values.get(f"{tree}/default/{key}", value)
 
     def remove_device(self, name: str) -> None:
         for path in self._of(name):
@@ -80,7 +82,7 @@ class Settings:
     def rename_device(self, name: str, new: str) -> None:
         for path in self._of(name):
             tree, _, key = path.rsplit("/", 2)
-            self._values[f"{tree}/{new}/{key}"] = self._values.pop(path)
+            self._values[intern(f"{tree}/{new}/{key}")] = self._values.pop(path)
 
     def _of(self, name: str) -> list[str]:
         return [path for path in self._values if path.count("/") == 4 and path.split("/")[3] == name]
