@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync.jobs import NEVER
@@ -19,6 +20,12 @@ OTHERWISE = frozenset(("stale", "forbidden", "invalid", "too-large", "missing", 
 SILENT = 60.0  #: seconds without an answer, or in which the same is asked for in vain, after which there is an alarm
 ALIVE = 5.0  #: seconds between two signs of life where there is no stream
 PATIENT = 30.0  #: seconds for which a node that is refused as its own twin waits for its earlier lease to end
+
+
+@lru_cache(8)
+def _words(said: tuple[str, ...]) -> frozenset[str]:
+    """Give what a service can do, as one value for all agents of a process that ask it."""
+    return frozenset(said)
 
 
 class Vain(NamedTuple):
@@ -83,7 +90,7 @@ class Connection:
         revision_of(f"{epoch}:0")
         if not all(isinstance(each, str) for each in (*actions, *body["abilities"])):
             raise Lie("what it can do is no list of words")
-        self._abilities, self._actions = frozenset(body["abilities"]), frozenset(actions)
+        self._abilities, self._actions = _words(tuple(body["abilities"])), _words(tuple(actions))
         self.version = str(body.get("version", ""))[:80]
         other = bool(self.epoch) and epoch != self.epoch
         self.epoch, self.greeted = epoch, True

@@ -1,7 +1,8 @@
-"""What is alike on many nodes of one process is there once: rules of packet filters, and paths of settings."""
+"""What is alike on many nodes of one process is there once: rules of packet filters, and paths of settings, what a service can do."""
 
 from __future__ import annotations
 
+from netagent.sync.connection import Connection
 from netcommon.host.api.nftables import NETDEV, NftChain, NftRule, NftTable, Put
 from netcommon.host.api.requests import NftChange
 from netcommon.host.simulated.host import MemoryHost
@@ -33,3 +34,10 @@ def test_paths_of_settings_of_two_nodes_are_there_once() -> None:
     first, second = ({path: path for path in each.kernel.settings._values} for each in (filtering(), filtering()))
     assert first.keys() == second.keys()
     assert all(first[path] is second[path] for path in first if "/tap0/" in path)
+
+
+def test_what_a_service_can_do_is_there_once() -> None:
+    said = {"epoch": "a", "actions": ["nics.create"], "abilities": ["reports"], "version": "1"}
+    first, second = (Connection(0.0, 60.0) for _ in range(2))
+    assert not first.hello(said) and not second.hello({**said, "actions": list(said["actions"])})
+    assert first._actions == {"nics.create"} and first._actions is second._actions and first._abilities is second._abilities
