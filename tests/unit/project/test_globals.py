@@ -37,6 +37,8 @@ REMEMBERING = {
         "bytes, by what they are made of",
     ),
     ("netcommon.host.nftables.encode", "_place"): "bytes, by the names that they are made of",
+    ("netcommon.host.simulated.nft", "_behind"): "rules, by the rules that they are made of",
+    ("netagent.sync.connection", "_words"): "words, by the words themselves",
 }
 
 #: The locks that a module has all the same, and for what the process has, whichever nodes are in it.
