@@ -23,12 +23,11 @@ from mockcloud.own_service import OwnService, members_of
 from mockcloud.registry import MockRegistry, Reached, ServedRegistry
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
-from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid
+from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid, paths_of
 from netregistry.client import Problem
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
 from runtime.folder import Folder
-from runtime.paths import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from mockcloud.namespace.host import NamespaceHost
     from mockcloud.stored import Vm
     from netcommon.host.simulated.host import MemoryHost
+    from runtime.paths import Paths
 
 CLUSTER = "mock"  #: that its nodes and instances are of
 VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
@@ -93,6 +93,8 @@ class MockCloud:
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
         self.lost: dict[str, dict[str, Any]] = {}  #: by UUID, NICs of instances as that registry had them
+        self.let_go: set[str] = set()  #: NICs that a node has no more, as an operator has said: fence, forget
+        self.forgotten: set[str] = set()  #: by UUID, nodes that an operator has forgotten, and that have not joined again since
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
         self._loop = self.scheduler.loop()
         self._keep()
@@ -182,7 +184,7 @@ class MockCloud:
         made, hostname = node_uuid(number), hostname_of(number)
         with Folder.make(f"{self.root}/{SERVERS}/{made}"):
             pass
-        self._join(made, hostname, _paths(self.root, made))
+        self._join(made, hostname, paths_of(self.root, made))
         external = tuple(External(name, self.networks.own(made, hostname, name, self.networks.named(name))) for name in self.external)
         sort = self._sort
         admin = self.networks.own(made, hostname, OWN, ADMINS)
@@ -356,7 +358,7 @@ class MockCloud:
     def _start(self, one: Sysinfo, spread: float = 1.0) -> None:
         """Put a node together as it was when another process ended, and start its agent at a moment by chance within ``spread`` seconds."""
         sysinfo.inside(self.root, one.uuid)
-        self.registry.recognise(one.uuid, _paths(self.root, one.uuid))
+        self.registry.recognise(one.uuid, paths_of(self.root, one.uuid))
         boot = stored.counters(self.root, one.uuid).boot
         host = self._host(one, f"boot-{boot}")
         given = (self.root, self.scheduler, self.watcher, self._note, self.registry.wire)
@@ -374,7 +376,7 @@ class MockCloud:
             return host
         from mockcloud.namespace.building import built  # few clouds have any: it is slow to load
 
-        return built(host, _paths(self.root, one.uuid), PROFILES[one.profile].tables)
+        return built(host, paths_of(self.root, one.uuid), PROFILES[one.profile].tables)
 
     def _settled(self, node: str, hypervisor: Hypervisor) -> list[Vm]:
         """Give the instances of a node. Those that are another's by now go, and those whose way here was cut off."""
@@ -493,7 +495,3 @@ class MockCloud:
     def _known(self) -> dict[str, dict[str, Any]]:
         """Give what the registry says of simulated nodes."""
         return {each["node"]["uuid"]: each for each in self.registry.client().all("nodes", kind="virtual")}
-
-
-def _paths(root: str, node: str) -> Paths:
-    return Paths.under(f"{root}/{SERVERS}/{node}")

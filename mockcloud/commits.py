@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.underlay_commits import UnderlayCommits
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from netregistry.client import Asker
     from netregistry.stores.base import Batch, Item
@@ -17,10 +19,12 @@ class Commits:
     """Follow what is stored, commit by commit, and note what no commit may leave behind. A netregistry.service.registry.Part.
 
     ``seen``: NICs that a node has reported since they are wanted, in this epoch; ``instances``: those that were ever an instance's.
+    ``underlay``: what is stored of that; ``now``, ``led``: see UnderlayCommits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0, led: Callable[[str], float] = lambda _address: 0.0) -> None:
         self.found: list[str] = []
+        self.underlay = UnderlayCommits(now, led)
         self.seen: set[str] = set()
         self.instances: set[str] = set()
         self._stored: dict[str, Any] = {}
@@ -32,8 +36,10 @@ class Commits:
         self._stored.clear()
         self.seen.clear()
         self._claims.clear()
-        for key, value, _revision in items:
+        stored = list(items)
+        for key, value, _revision in stored:
             self._put(key, value)
+        self.underlay.begin((key, value) for key, value, _revision in stored)
         return self
 
     def look(self, client: Asker) -> None:
@@ -48,6 +54,7 @@ class Commits:
         self._ended = True
         self._stored.clear()
         self._claims.clear()
+        self.underlay.end()
 
     def hear(self, _view: View, batch: Batch | None) -> None:
         """Take in one commit."""
@@ -62,6 +69,7 @@ class Commits:
                 self.found += self._of_nic(name, was, batch.revision)
             elif kind in ("macs", "addresses"):
                 self.found += self._of_claim(key, batch.revision)
+        self.found += (f"revision {batch.revision}: {text}" for text in self.underlay.commit(batch.changes))
 
     def _put(self, key: str, value: bytes | None) -> None:
         kind, _, rest = key.partition("/")

@@ -32,7 +32,7 @@ SHOWN = ("running", "pending restart")  #: how a NIC of a running instance is sh
 MAIN = 254  #: the routing table in which every lookup ends (linux/rtnetlink.h)
 
 
-class _Guest(NamedTuple):
+class Guest(NamedTuple):
     """One file of an instance on a node."""
 
     node: str
@@ -44,12 +44,12 @@ class _Guest(NamedTuple):
         return [(f"{self.vm['name']}/{place}", each) for place, each in enumerate(self.vm["interfaces"])]
 
 
-def _guests(cloud: MockCloud) -> list[_Guest]:
+def guests_of(cloud: MockCloud) -> list[Guest]:
     """Give the files of instances that can be read; those that somebody has edited are refused elsewhere."""
     found = []
     for node in _names(f"{cloud.root}/servers"):
         folder = Path(cloud.root, "servers", node, "vms")
-        found += [_Guest(node, vm) for name in _names(str(folder)) if name.endswith(".json") and (vm := _vm(folder / name)) is not None]
+        found += [Guest(node, vm) for name in _names(str(folder)) if name.endswith(".json") and (vm := _vm(folder / name)) is not None]
     return found
 
 
@@ -93,11 +93,11 @@ def _tables(node: MockNode) -> _Tables:
 
 def always(cloud: MockCloud) -> list[str]:
     """Say what is wrong at this moment, whatever goes wrong with nodes and registry; nothing where all is well."""
-    guests = _guests(cloud)
+    guests = guests_of(cloud)
     return [*_live(cloud, guests), *_in_force(cloud, guests)]
 
 
-def _live(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
+def _live(cloud: MockCloud, guests: Iterable[Guest]) -> Iterator[str]:
     """Nothing of what lives is reaped: a guest that runs has its devices, and their NICs are on record."""
     for guest in guests:
         machine = cloud.nodes.get(guest.node)
@@ -120,7 +120,7 @@ def _record(cloud: MockCloud, node: str, each: dict[str, Any]) -> bool:
     return os.path.exists(f"{cloud.root}/servers/{node}/run/netcommon/nics/{each['nic']['uuid']}.json")
 
 
-def _in_force(cloud: MockCloud, guests: Iterable[_Guest]) -> Iterator[str]:
+def _in_force(cloud: MockCloud, guests: Iterable[Guest]) -> Iterator[str]:
     """No instance runs on two nodes, and what it has is in force on two only while it moves: its MAC, and never an address by a route.
 
     Two networks may have one subnet: an address is one NIC's in its scope. A tap that no guest has may be in any.
@@ -186,7 +186,7 @@ def _told(cloud: MockCloud) -> Iterator[str]:
         if each["report"]["state"] != "stopped":
             said.setdefault(each["report"]["nic"], {})[each["node"]] = each["report"]
     there: dict[str, dict[str, str]] = {}
-    for guest in _guests(cloud):
+    for guest in guests_of(cloud):
         for label, each in guest.nics:
             uuid = each["nic"]["uuid"]
             if guest.vm["state"] == "running" and not each.get("unset"):
@@ -359,7 +359,7 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
     cannot = set(_cannot(cloud, wanted, reports))
     for uuid, item in wanted.items():
         said = reports.get(uuid, [])
-        if uuid in commits.seen and not said:
+        if uuid in commits.seen and uuid not in cloud.let_go and not said:
             yield f"{item['label']}: no node says any more that it has, or had it"
         for report in said:
             if report["state"] == "running" and not report["refused"] and report["applied"] != item["revision"]:
@@ -386,7 +386,7 @@ def _cannot(
     cloud: MockCloud, wanted: Mapping[str, dict[str, Any]], reports: Mapping[str, list[dict[str, Any]]]
 ) -> Iterator[tuple[str, str]]:
     """Give the nodes that rightly refuse what an operator wants of a NIC that runs there, each with that NIC: no node could do it."""
-    for guest in _guests(cloud):
+    for guest in guests_of(cloud):
         for _label, each in guest.nics:
             uuid = each["nic"]["uuid"]
             refused = "".join(report["refused"] for report in reports.get(uuid, ()) if report["node"] == guest.node)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mockcloud import sysinfo
 from mockcloud.parameters import FLAG, NODES, SECONDS, TAGS, TEXT, TEXTS, VALUES, Task, checked
 from mockcloud.sysinfo import Sort, node_uuid
+from mockcloud.underlay import checked as checked_fields
+from mockcloud.underlay import set_up
 from runtime.errors import NicInvalid
 from runtime.validate import is_uuid
 
@@ -58,6 +60,8 @@ def _sort(given: Mapping[str, Any]) -> Document:
 
 
 def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
+    if given.get("underlay"):
+        set_up(cloud, checked_fields(given["underlay"]))
     made = [each.uuid for each in cloud.create(given.get("number", 1), **_sort(given))]
     _begin(cloud, made)
     return nodes(cloud, made)
@@ -113,7 +117,7 @@ def _nictags(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
 
 SORT = {"number": NODES, "profile": TEXT, "depth": TEXT, "ganeti": TEXT, "hooked": FLAG}
 TASKS: dict[str, Task[Work]] = {
-    "create": Task(SORT, (), _create),
+    "create": Task(SORT | {"underlay": VALUES}, (), _create),
     "count": Task(SORT, (), _count),
     "delete": Task({"nodes": TEXTS}, ("nodes",), _delete),
     "list": Task({}, (), _list),

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.limits import let_open
+from mockcloud.name_service import NameService
 from mockcloud.processes import done
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
@@ -180,6 +181,7 @@ class MockRegistry(Reached):
         self._log = Lines(note).make()
         self._chance = Random(scheduler.chance.random())
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
+        self.names: NameService | None = None  #: the name servers of an underlay's zone
         self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
         self.wire.fault = partial(tell, self._log)
         self.wire.loop.failed = self._fault
@@ -202,6 +204,8 @@ class MockRegistry(Reached):
         self.wire.registry = made
         if self.heard is not None:
             made.add(self.heard(self))
+        if made.local.view.underlay is not None or self.names is not None:
+            self._publish(made)
 
         def signs_of_life() -> None:
             made.streams.beat(made.local.view, made.streams.due(loop.now(), limits.beat))
@@ -214,6 +218,16 @@ class MockRegistry(Reached):
     def _every(self, seconds: float, work: Callable[[], None]) -> None:
         self._loop.after(seconds, partial(self._every, seconds, work))
         work()
+
+    def publish(self, servers: int) -> None:
+        """Have the names of the underlay published at so many name servers, once for all."""
+        if self.names is None:
+            self._publish(self.registry, servers)
+
+    def _publish(self, made: Registry, servers: int = 1) -> None:
+        if self.names is None:
+            self.names = NameService(servers, Random(self._chance.random()), lambda: self.now)
+        self.names.begin(made, self._loop, self._log)
 
     @property
     def registry(self) -> Registry:

@@ -12,6 +12,7 @@ from mockcloud.hardware import ADMIN, OWN, PROFILES, Admin, External, taken
 from runtime import validate
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 from runtime.folder import Folder
+from runtime.paths import Paths
 from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def node_uuid(number: int) -> str:
 def hostname_of(number: int) -> str:
     """Give the hostname of the node of a number."""
     return f"mock{number}"
+
+
+def paths_of(root: str, node: str) -> Paths:
+    """Give the paths of a node of the cloud below ``root``."""
+    return Paths.under(f"{root}/{SERVERS}/{node}")
 
 
 class Sort(NamedTuple):

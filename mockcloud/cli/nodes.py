@@ -16,6 +16,7 @@ from mockcloud.own_service import members_of, named
 from mockcloud.parameters import LONGEST
 from mockcloud.served.client import served
 from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look
+from mockcloud.underlay import checked
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import NicInvalid
 
@@ -52,16 +53,23 @@ seconds_option = click.option(
 @ganeti_option
 @hook_option
 @registry_option
+@click.option("--underlay", default="", metavar="PREFIX", help="Give the cloud's registry an underlay, of which each node gets a /64.")
+@click.option("--zone", default="", metavar="ZONE", help="With --underlay: the zone of its names; without it there are none.")
 @json_option
-def create(number: int, folder: str, registry: str, as_json: bool, **sort: Any) -> None:
+def create(number: int, folder: str, registry: str, underlay: str, zone: str, as_json: bool, **sort: Any) -> None:
     """Make NUMBER nodes, one by default; the first makes the cloud.
 
     Each is a folder, servers/UUID, and joins the cloud's registry, which gives out the MAC and the address of its own NIC. More nodes than
     this machine can hold are refused before the first is made. What a call that was killed has left half done, the next one completes.
     """
     _some("NUMBER", number, 1)
+    if zone and not underlay:
+        raise click.UsageError("--zone says where the names of --underlay are: give both")
+    given = {"prefix": underlay, **({"zone": zone} if zone else {})} if underlay else {}
+    checked(given)
     _fit(number, folder, registry, sort["depth"])
-    _nodes(done(folder, "create", {"number": number, **sort}, True, registry=registry), as_json)
+    more = {"underlay": given} if given else {}
+    _nodes(done(folder, "create", {"number": number, **sort, **more}, True, registry=registry), as_json)
 
 
 @click.command("count")

@@ -1,6 +1,6 @@
 """Draw a short scenario from a seed: a few nodes and guests, what an administrator does to them, and what goes wrong meanwhile.
 
-Each has at least three nodes, a migration and a fault.
+Each has at least three nodes, a migration and a fault; some have an underlay (mockcloud.explore.underlaid).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from mockcloud.explore.underlaid import has_one, underlaid
 from mockcloud.scenarios.faults import FAULTS
 from mockcloud.scenarios.file import Scenario, Step
 
@@ -65,22 +66,27 @@ LASTS = 0.5, 20.0  #: seconds of a fault
 
 def draw(seed: int) -> Scenario:
     """Draw the scenario of a seed: the same at each time."""
-    return _Drawing(seed).scenario()
+    found = Drawing(seed).scenario()
+    return underlaid(seed, found) if has_one(seed) else found
 
 
-class _Drawing:
+class Drawing:
+    """Draw from a seed. ``nodes``: how many there are, of the sort ``profile``; ``names``: of the guests to which something is done."""
+
     def __init__(self, seed: int) -> None:
-        self._chance = Random(f"explore {seed}")
+        self.chance = Random(f"explore {seed}")
         self._options = Random(f"options {seed}")  # of its own: whatever options there are, the steps of a seed are the same
-        self._nodes = self._chance.choice((3, 3, 3, 4))
-        self._profile = self._options.choice(("plain", "plain", "switched"))
+        self.nodes = self.chance.choice((3, 3, 3, 4))
+        self.profile = self._options.choice(("plain", "plain", "switched"))
+        self.names: Sequence[str] = NAMES[:3]
+        self.others: Sequence[str] = NAMES  # of which some may be made anew
         self._at = 0.0
         self._steps: list[Step] = []
 
     def scenario(self) -> Scenario:
-        chance = self._chance
+        chance = self.chance
         for name in NAMES[: chance.choice((1, 2, 2, 3))]:
-            self._add(Step("create", given=self._created(name)))
+            self._add(Step("create", given=self.created(name)))
         wrong = self._kinds(WRONG, chance.randint(1, 4))
         if "restore" in wrong:
             self._add(Step("backup"))
@@ -88,9 +94,9 @@ class _Drawing:
         chance.shuffle(kinds)
         for kind in kinds:
             self._at += chance.uniform(SOONEST, LATEST)
-            self._add(self._fault(kind) if kind in WRONG else Step(kind, given=self._task(kind)))
+            self._add(self.fault(kind) if kind in WRONG else Step(kind, given=self.task(kind)))
         networks = {"blue": NETWORK, **({"six": SIX} if any("six" in str(step.given) for step in self._steps) else {})}
-        return Scenario(self._nodes, self._profile, SETTINGS + self._settings(), SETTLE, networks, tuple(self._steps))
+        return Scenario(self.nodes, self.profile, SETTINGS + self._settings(), SETTLE, networks, tuple(self._steps))
 
     def _settings(self) -> str:
         """Give options that all NICs have in every other scenario."""
@@ -103,29 +109,31 @@ class _Drawing:
         self._steps.append(step._replace(at=round(self._at, 2)))
 
     def _kinds(self, among: dict[str, int], number: int) -> Sequence[str]:
-        return self._chance.choices(list(among), list(among.values()), k=number)
+        return self.chance.choices(list(among), list(among.values()), k=number)
 
     def _node(self) -> str:
-        return f"mock{self._chance.randint(1, self._nodes)}"
+        return f"mock{self.chance.randint(1, self.nodes)}"
 
     # -- tasks
 
-    def _created(self, name: str) -> dict[str, Any]:
-        nics = self._chance.choice(([BRIDGED], [ROUTED], [BRIDGED, ROUTED]))
+    def created(self, name: str) -> dict[str, Any]:
+        """Draw an instance of a name."""
+        nics = self.chance.choice(([BRIDGED], [ROUTED], [BRIDGED, ROUTED]))
         return {"name": name, "node": self._node(), "nics": [self._nic(each) for each in nics], "start": True}
 
     def _nic(self, usual: dict[str, str]) -> dict[str, str]:
         """Give the NIC or another one; where nodes have Open vSwitch, one of that too."""
         mode = usual.get("mode", "bridged")
-        if self._options.random() < 0.7 or (mode == "bridged" and self._profile != "switched"):
+        if self._options.random() < 0.7 or (mode == "bridged" and self.profile != "switched"):
             return usual
         return INSTEAD[mode]
 
-    def _task(self, kind: str) -> dict[str, Any]:
-        chance, name = self._chance, self._chance.choice(NAMES[:3])
+    def task(self, kind: str) -> dict[str, Any]:
+        """Draw what a task is done with."""
+        chance, name = self.chance, self.chance.choice(self.names)
         match kind:
             case "create":
-                return self._created(chance.choice(NAMES))
+                return self.created(chance.choice(self.others))
             case "migrate":
                 more = {"fail": True} if chance.random() < 0.2 else {}
                 return {"name": "web*" if chance.random() < 0.2 else name, "node": "mock*", "blind": True, **more}
@@ -150,8 +158,9 @@ class _Drawing:
 
     # -- faults
 
-    def _fault(self, kind: str) -> Step:
-        chance, fault = self._chance, FAULTS[kind]
+    def fault(self, kind: str) -> Step:
+        """Draw a fault of a kind."""
+        chance, fault = self.chance, FAULTS[kind]
         given: dict[str, Any] = {}
         for name, parameter in fault.takes.items():
             if parameter.choices:
@@ -164,6 +173,6 @@ class _Drawing:
                 given[name] = float(chance.choice((-7200, -60, 60, 7200)))
             else:
                 given[name] = round(chance.random() / 2, 2)
-        nodes = chance.choice(("*", *(f"mock{number}" for number in range(1, self._nodes + 1)))) if fault.of_node else "*"
+        nodes = chance.choice(("*", *(f"mock{number}" for number in range(1, self.nodes + 1)))) if fault.of_node else "*"
         drawn = Step(kind, given=given, nodes=nodes)
         return drawn._replace(lasts=round(chance.uniform(*LASTS), 2)) if fault.ends else drawn

@@ -12,6 +12,7 @@ from mockcloud.node import POINTS
 from mockcloud.registry import Commands
 from mockcloud.replaced.sources import Harm, Sources
 from mockcloud.sysinfo import TREE
+from mockcloud.underlay import MOST_SERVERS, Struck, fenced, forgotten, replaced
 from runtime.errors import HostRefused, NetcommonError, NicInvalid
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ def _boots(cloud: MockCloud, node: str) -> None:
         cloud.boot(node)
 
 
+def _replaced(cloud: MockCloud, node: str) -> None:
+    if node in cloud.off:
+        replaced(cloud, node)
+
+
 def _jumps(cloud: MockCloud, node: str, given: Mapping[str, Any]) -> None:
     cloud.nodes[node].loop.ahead = given["seconds"]
 
@@ -198,6 +204,24 @@ def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
     cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}
 
 
+# -- name servers
+
+
+def _away(cloud: MockCloud, _node: str, given: Mapping[str, Any]) -> None:
+    if cloud.own.names is None:
+        raise HostRefused("there is no name server", "one is there with an underlay")
+    servers = list(cloud.own.names.servers.values())
+    for each in servers[: given["servers"]]:
+        each.away = True
+    for each in servers:
+        each.lost += given["lost"]
+
+
+def _reached(cloud: MockCloud, _node: str) -> None:
+    for each in cloud.own.names.servers.values() if cloud.own.names is not None else ():
+        each.away, each.lost = False, 0
+
+
 WAYS, ABILITIES = ("both", "answers", "requests"), ("watch", "nic.add", "nic.set", "nic.delete")
 FAULTS: dict[str, Fault] = {
     "partition": Fault(
@@ -251,6 +275,15 @@ FAULTS: dict[str, Fault] = {
         _agent_starts,
     ),
     "node": Fault("Let nodes crash, and boot.", {}, lambda cloud, node, _given: cloud.crash(node), _boots),
+    "fence": Fault(
+        "Let nodes crash, which an operator says to be off, and boot.", {}, lambda cloud, node, _given: fenced(cloud, node), _boots
+    ),
+    "forget": Fault(
+        "Let nodes be lost for good and be forgotten, and others be in their place.",
+        {},
+        lambda cloud, node, _given: forgotten(cloud, node),
+        _replaced,
+    ),
     "clock": Fault(
         "Let the date of nodes be wrong.",
         {"seconds": Parameter(3600.0, "By how much; negative: in the past.", -86400.0 * 365, 86400.0 * 365)},
@@ -277,6 +310,16 @@ FAULTS: dict[str, Fault] = {
         },
         _lose,
         _come_back,
+        False,
+    ),
+    "names": Fault(
+        "Let name servers of the underlay's zone be out of reach.",
+        {
+            "servers": Parameter(1, "How many.", 0, MOST_SERVERS),
+            "lost": Parameter(0, "How many of the next answers are lost, though what was asked for is done.", 0, 100),
+        },
+        _away,
+        _reached,
         False,
     ),
     "backup": Fault("Copy the registry.", {}, _copy, None, False, own=True),
@@ -308,6 +351,8 @@ class Faults:
                 continue
             try:
                 fault.begins(self._cloud, node, wanted)
+            except Struck as error:
+                self._note(f"{name} of {where}: {error}")
             except NetcommonError as error:
                 self._note(f"{name} of {where} cannot be: {error}")
                 self.impossible.append(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.etcd import MOST as MOST_MEMBERS
@@ -17,6 +18,8 @@ from mockcloud.instances.table import TASKS
 from mockcloud.parameters import FIELDS, FLAG, HIGHEST, NUMBER, SEVERAL, TAGS, TEXT, fits
 from mockcloud.scenarios.faults import FAULTS, Parameter, commands
 from mockcloud.scenarios.lines import Path, line_of, lines
+from mockcloud.underlay import MOST_OTHERS, MOST_SERVERS, OF_REGISTRY, checked
+from netregistry.model.codec import Invalid
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
@@ -67,7 +70,8 @@ class Step(NamedTuple):
 
 class Scenario(NamedTuple):
     """All of it. ``settings``: the text of the nodes' config.toml; ``settle``: seconds of calm before the last look; ``etcd``: how many
-    members keep the registry, by the clock of this machine; 0: it is in this process, and time is virtual.
+    members keep the registry, by the clock of this machine; 0: it is in this process, and time is virtual. ``underlay``: with which its
+    registry begins, {} for none (mockcloud.underlay).
     """
 
     nodes: int = 3
@@ -77,6 +81,7 @@ class Scenario(NamedTuple):
     networks: dict[str, dict[str, str]] = {}  # noqa: RUF012 - never changed
     steps: tuple[Step, ...] = ()
     etcd: int = 0
+    underlay: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 class Wrong(Exception):
@@ -147,9 +152,11 @@ class _Reader:
         for key, value in self._document.items():
             if key in keys:
                 self._take(made, (), key, value, keys[key])
-            elif key not in ("networks", "steps"):
-                self._unknown((key,), key, (*keys, "networks", "steps"))
+            elif key not in TABLES:
+                self._unknown((key,), key, (*keys, *TABLES))
         self._etcd = made.get("etcd", None if "etcd" in self._document else 0)
+        if underlay := self._underlay(self._document.get("underlay", {})):
+            made["underlay"] = underlay
         networks = self._tables("networks", self._document.get("networks", {}))
         steps = self._document.get("steps", [])
         if not isinstance(steps, list) or not all(isinstance(each, dict) for each in steps):
@@ -159,6 +166,22 @@ class _Reader:
             self.problems.append((("steps", MOST_STEPS), f"steps: expected at most {MOST_STEPS}"))
             steps = []
         return Scenario(**made, networks=networks, steps=tuple(self._step(("steps", place), each) for place, each in enumerate(steps)))
+
+    def _underlay(self, said: Any) -> dict[str, Any]:
+        if not isinstance(said, dict):
+            self.problems.append((("underlay",), f"underlay = {escaped(said)}: expected a table [underlay]"))
+            return {}
+        takes: dict[str, Callable[[Any], Any]] = {name: partial(_of_underlay, name) for name in OF_REGISTRY}
+        takes |= {"servers": lambda value: _whole(value, 1, MOST_SERVERS), "others": lambda value: _whole(value, 0, MOST_OTHERS)}
+        found: dict[str, Any] = {}
+        for key, value in said.items():
+            if key in takes:
+                self._take(found, ("underlay",), key, value, takes[key])
+            else:
+                self._unknown(("underlay", key), key, tuple(takes))
+        if said and "prefix" not in said:
+            self.problems.append((("underlay",), "underlay: expected prefix = a text"))
+        return found
 
     def _tables(self, name: str, said: Any) -> dict[str, dict[str, str]]:
         if not isinstance(said, dict):
@@ -256,6 +279,15 @@ class _Reader:
 
 
 NETWORK = ("subnet", "subnet6", "gateway", "gateway6")
+TABLES = ("underlay", "networks", "steps")
+
+
+def _of_underlay(name: str, value: Any) -> Any:
+    """Take a field of the registry's underlay. Raises Wrong."""
+    try:
+        return checked({name: value})[name]
+    except Invalid as error:
+        raise Wrong(error.expected) from None
 
 
 def number(value: Any, least: float, most: float) -> float:

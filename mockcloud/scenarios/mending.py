@@ -17,11 +17,10 @@ from mockcloud.cloud import CLUSTER
 from mockcloud.hardware import OWN
 from mockcloud.instances.tasks import Instances
 from mockcloud.networks import ADMINS, OUI, network_uuid, own_uuid
-from mockcloud.sysinfo import SERVERS
+from mockcloud.sysinfo import paths_of
 from netregistry.client import Problem
 from netregistry.model.codec import write
 from runtime.errors import NetcommonError, TryAgain
-from runtime.paths import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +57,7 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
         _made(cloud, client, "networks", uuid, body, note)
     for one in sysinfo.look(cloud.root).nodes:
         if not list(client.all("nodes", name=one.hostname)):
-            joined = partial(cloud.registry.join, one.uuid, one.hostname, Paths.under(f"{cloud.root}/{SERVERS}/{one.uuid}"), CLUSTER)
+            joined = partial(cloud.registry.join, one.uuid, one.hostname, paths_of(cloud.root, one.uuid), CLUSTER)
             _tried(cloud, f"node {one.hostname} is not in the registry: joined again", note, joined)
         for name, own in ((OWN, one.admin), *one.external):
             network = next(client.all("networks", name=ADMINS["name"] if name == OWN else name), None)

@@ -17,7 +17,7 @@ from functools import partial
 from random import Random
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud import stored, sysinfo
+from mockcloud import in_underlay, stored, sysinfo
 from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
 from mockcloud.instances.table import TASKS, perform
@@ -27,6 +27,7 @@ from mockcloud.replaced.process import Lines
 from mockcloud.scenarios.faults import FAULTS, Faults
 from mockcloud.scenarios.log import Log
 from mockcloud.scenarios.mending import mend
+from mockcloud.underlay import led, set_up
 from netagent.dispatcher import tell
 from netregistry.client import Problem
 from runtime.errors import NetcommonError
@@ -135,7 +136,7 @@ class Run:
         self.outcomes: list[Outcome] = []
         self.violations: dict[tuple[str, str], Violation] = {}
         self._faults = Faults(cloud, self._note)
-        self._commits = Commits()
+        self._commits = Commits(lambda: cloud.registry.now, partial(led, cloud))
         self._loop = self._scheduler.loop()
         self._coming: list[Step] = []  # faults that strike when so many actions were run
         self._timed = 0  # faults at a time that have not struck yet
@@ -168,6 +169,8 @@ class Run:
                     folder.write("config.toml", scenario.settings.encode("utf-8"), 0o644)
         for name, fields in scenario.networks.items():
             self.cloud.network(name, fields)
+        if scenario.underlay:
+            set_up(self.cloud, scenario.underlay)
         self.begin()
 
     def begin(self) -> None:
@@ -308,7 +311,7 @@ class Run:
         self._check()
         if self.cloud.service:
             self._list()
-        for text in settled(self.cloud, self._commits):
+        for text in (*settled(self.cloud, self._commits), *in_underlay.settled(self.cloud, self._commits.underlay)):
             self._violated("settled", text)
         if self._hasty and self.violations:
             raise Violated
@@ -330,7 +333,7 @@ class Run:
 
     def _look(self) -> None:
         self._loop.after(LOOK, self._look)
-        for text in always(self.cloud):
+        for text in (*always(self.cloud), *in_underlay.always(self.cloud, self._commits.underlay)):
             self._violated("always", text)
         if self.cloud.service and time.monotonic() >= self._listed:
             self._list()

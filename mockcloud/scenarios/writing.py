@@ -23,6 +23,8 @@ def _written(scenario: Scenario) -> Iterator[str]:
         value = getattr(scenario, name)
         if name == "nodes" or value != getattr(usual, name):
             yield f"{name} = {_value(value)}"
+    if scenario.underlay:
+        yield from ("", "[underlay]", *(f"{name} = {_value(value)}" for name, value in scenario.underlay.items()))
     for network, fields in scenario.networks.items():
         yield from ("", f"[networks.{_value(network)}]")
         yield from (f"{name} = {_value(value)}" for name, value in fields.items())

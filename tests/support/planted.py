@@ -1,4 +1,6 @@
-"""Plant the ten bugs that a search for faults has to find: each replaces a function of the product, in a test's process alone.
+"""Plant bugs that a search for faults has to find, ten of NICs and four of the underlay.
+
+Each replaces a function of the product, in a test's process alone.
 
 python -m tests.support.planted [NAME...] searches for each, and prints the first seed that finds it and how it is shrunk.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +29,11 @@ from netregistry.model import keys
 from netregistry.model.codec import write
 from netregistry.request import Done
 from netregistry.rules import claims
+from netregistry.rules import underlay as rules_underlay
 from netregistry.stores.base import Delete, Expect
+from netregistry.underlay import saga
+from netregistry.underlay.placing import Placing
+from runtime import underlay as node_underlay
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 1000  #: within which each is found
@@ -146,6 +152,40 @@ def wanted_value_is_not_on_the_targets_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Wishes, "beside", wrong)
 
 
+def name_moves_before_its_address_is_there(patch: pytest.MonkeyPatch) -> None:
+    """The registry lets names lead to the node on which a guest has arrived, though that has not confirmed the address."""
+    patch.setattr(saga, "_ready", lambda _leads, _target, _endpoints: True)
+
+
+def prefix_is_anothers_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The registry gives a prefix that was given back to the next node that joins, without a quarantine."""
+
+    def wrong(view: Any, _now: float) -> Iterator[str]:
+        for key, prefix in view.all("prefixes").items():
+            node = key.partition("/")[2]
+            if prefix.freed and view.node(node) is None and not view.has("placed", node):
+                yield key
+
+    patch.setattr(rules_underlay, "over", wrong)
+
+
+def address_goes_whatever_name_servers_have(patch: pytest.MonkeyPatch) -> None:
+    """The registry counts a quarantine from its own change of a name, and not from that of the last name server."""
+    real = Placing._world
+    patch.setattr(Placing, "_world", lambda placing, found: real(placing, found)._replace(cleared=lambda _generation: True))
+
+
+def node_removes_what_is_retired(patch: pytest.MonkeyPatch) -> None:
+    """A node removes addresses to which no name leads any more by the registry, and does not wait until it is told to."""
+    real = node_underlay.underlay_of
+
+    def wrong(node: str, revision: str, said: Any) -> Any:
+        found = real(node, revision, said)
+        return found._replace(endpoints=tuple(each for each in found.endpoints if each.state != "retired"))
+
+    patch.setattr(node_underlay, "underlay_of", wrong)
+
+
 #: Each with the first seed that finds it, so that a test need not try all before; where that finds nothing any more, all are tried.
 PLANTS: dict[str, tuple[Plant, int]] = {
     "reaper takes migrating NICs": (reaper_takes_migrating_nics, 3),
@@ -158,6 +198,10 @@ PLANTS: dict[str, tuple[Plant, int]] = {
     "stopped report is withdrawn too early": (stopped_report_is_withdrawn_too_early, 8),
     "epoch is ignored after a restore": (epoch_is_ignored_after_a_restore, 3),
     "wanted value is not on the target's disk": (wanted_value_is_not_on_the_targets_disk, 8),
+    "name moves before its address is there": (name_moves_before_its_address_is_there, 11),
+    "prefix is another's at once": (prefix_is_anothers_at_once, 7),
+    "address goes whatever name servers have": (address_goes_whatever_name_servers_have, 14),
+    "node removes what is retired": (node_removes_what_is_retired, 11),
 }
 
 

@@ -23,7 +23,7 @@ class History:
 
     def __init__(self, seed: int, nodes: int = 4) -> None:
         self.chance = random.Random(seed)
-        self.checker = Checker(SITE, RESTS)
+        self.checker = Checker()
         self.registry = Registry(heard=self.hear, seed=seed)
         self.other = Registry(self.registry.store, seed=seed + 1_000_000)  # another service over the same store
         self.registry.do("underlay.init", "", {"prefix": SITE, "zone": ZONE, "minimum_age": RESTS, "ttl": 10})

@@ -21,7 +21,7 @@ class Many(Registry):
     """``nodes`` of ``guests`` each, judged by the registry's commits."""
 
     def __init__(self, nodes: int, guests: int) -> None:
-        self.checker = Checker(SITE, 100.0)
+        self.checker = Checker()
         super().__init__(heard=self.hear)
         self.nodes = [Identity("node", f"{number:08x}-0000-4000-8000-000000000000", "unix") for number in range(nodes)]
         for number, who in enumerate(self.nodes):

@@ -1,0 +1,385 @@
+"""An underlay in the mock cloud: names follow guests over real agents and simulated hosts, and what must not be is seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mockcloud import in_underlay
+from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
+from mockcloud.explore.drawing import Drawing, draw
+from mockcloud.explore.histories import history
+from mockcloud.explore.underlaid import WRONG, has_one
+from mockcloud.instances.table import perform
+from mockcloud.invariants import settled
+from mockcloud.name_server import MockNameServer
+from mockcloud.scenarios.file import Scenario, ScenarioInvalid, Step, parsed
+from mockcloud.scenarios.running import play
+from mockcloud.scenarios.writing import text
+from mockcloud.sysinfo import node_uuid
+from mockcloud.underlay import forgotten, led, replaced, set_up
+from mockcloud.underlay_commits import UnderlayCommits
+from netcommon.host.api.facts import AF_INET6, Address
+from netregistry.zone.plan import Entry
+from tests.support.mockcloud import Mockcloud
+from tests.support.sample import drawn
+
+FIRST, SECOND = node_uuid(1), node_uuid(2)
+SITE, ZONE = "fd12:3456:789a::/60", "hosts.example.com"
+RESTS = 6.0
+UNDERLAY = {"prefix": SITE, "zone": ZONE, "minimum_age": RESTS, "ttl": 2, "servers": 2}
+WEB1 = f"web1.console.{ZONE}"
+ONE, TWO = "fd12:3456:789a::1:0", "fd12:3456:789a:1::1:0"
+SPOKEN = {"tags": ["netcommon:*:endpoints:console"]}
+
+
+class World:
+    """A cloud of two nodes with an underlay; web1 runs on the first."""
+
+    def __init__(self, root: Path) -> None:
+        self.cloud = MockCloud(str(root), 1)
+        self.cloud.create(2)
+        set_up(self.cloud, UNDERLAY)
+        self.commits = Commits(lambda: self.cloud.registry.now, lambda address: led(self.cloud, address))
+        self.cloud.own.listen(lambda registry: self.commits.begin(registry.items()))
+        self.cloud.network("blue", {"subnet": "192.0.2.0/24"})
+        perform(self.cloud, "create", {"name": "web1", "node": "mock1", "nics": [{"network": "blue"}], "start": True, **SPOKEN})
+        self.cloud.ready([FIRST, SECOND], 30.0)
+        self.cloud.scheduler.passes(5.0)
+
+    @property
+    def servers(self) -> list[MockNameServer]:
+        assert self.cloud.own.names is not None
+        return list(self.cloud.own.names.servers.values())
+
+    def names(self) -> dict[str, str]:
+        stored = self.commits.underlay.state
+        return {key.split("/", 2)[2]: name["address"] for key, name in stored.items() if key.startswith("names/")}
+
+    def wrong(self) -> list[str]:
+        """Give all that is wrong, now and as if all were quiet."""
+        return [*in_underlay.always(self.cloud, self.commits.underlay), *in_underlay.settled(self.cloud, self.commits.underlay)]
+
+    def prefixes(self) -> dict[str, str]:
+        return {each["node"]: each["prefix"]["prefix"] for each in self.cloud.registry.client().all("prefixes")}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "cloud")
+    yield made
+    made.cloud.close()
+
+
+# -- what is so
+
+
+def test_a_name_follows_its_guest(world: World) -> None:
+    assert world.names() == {WEB1: ONE} and world.wrong() == []
+    assert [each.names for each in world.servers] == [{WEB1: ONE}] * 2
+    perform(world.cloud, "migrate", {"name": "web1", "node": "mock2"})
+    world.cloud.scheduler.passes(3.0)
+    assert world.names() == {WEB1: TWO} and [each.names for each in world.servers] == [{WEB1: TWO}] * 2
+    world.cloud.scheduler.passes(4 * RESTS)
+    assert world.wrong() == [] and world.commits.found == []
+    (placement,) = (value for key, value in world.commits.underlay.state.items() if key.startswith("endpoints/"))
+    assert [each["address"] for each in placement["endpoints"]] == [TWO], "the address on the source is forgotten"
+
+
+def test_a_server_that_is_away_keeps_an_address_where_it_is(world: World) -> None:
+    world.servers[1].away = True
+    perform(world.cloud, "migrate", {"name": "web1", "node": "mock2"})
+    world.cloud.scheduler.passes(10 * RESTS)
+    assert [each.names for each in world.servers] == [{WEB1: TWO}, {WEB1: ONE}]
+    assert in_underlay.always(world.cloud, world.commits.underlay) == [] and world.commits.found == []
+    world.servers[1].away = False
+    world.cloud.scheduler.passes(4 * RESTS)
+    assert world.wrong() == [] and world.commits.found == []
+
+
+def test_prefixes_that_were_given_back_are_given_to_others(world: World) -> None:
+    set_up(world.cloud, {**UNDERLAY, "others": 14})
+    before = world.prefixes()
+    assert len(set(before.values())) == 16
+    for node in (FIRST, SECOND):
+        forgotten(world.cloud, node)
+    world.cloud.scheduler.passes(6 * RESTS)
+    for node in (SECOND, FIRST):
+        replaced(world.cloud, node)
+    world.cloud.scheduler.passes(30.0)
+    after = world.prefixes()
+    assert (after[FIRST], after[SECOND]) == (before[SECOND], before[FIRST])
+    perform(world.cloud, "start", {"name": "web1"})
+    world.cloud.scheduler.passes(5.0)
+    assert world.names() == {WEB1: TWO} and world.wrong() == [] and world.commits.found == []
+    assert settled(world.cloud) == []
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["in time", "when the registry is back"])
+def test_a_node_that_was_forgotten_has_its_prefix_again_in_time(world: World, again: bool) -> None:
+    before = world.prefixes()
+    forgotten(world.cloud, FIRST)
+    if again:
+        world.cloud.registry.halt()
+    replaced(world.cloud, FIRST)
+    world.cloud.scheduler.passes(3.0)
+    assert (FIRST in world.cloud.off) == again
+    world.cloud.registry.again()
+    world.cloud.scheduler.passes(5.0)
+    assert world.prefixes() == before and FIRST in world.cloud.nodes and not world.cloud.forgotten
+    assert world.commits.found == []
+
+
+# -- what must not be is seen
+
+Harm = Callable[[World], object]
+
+
+def _without(world: World, address: str) -> None:
+    kernel = world.cloud.nodes[FIRST].host.kernel
+    kernel.addresses = [each for each in kernel.addresses if each.address != address]
+
+
+def _with(world: World, address: str) -> None:
+    world.cloud.nodes[SECOND].host.kernel.addresses.append(Address(AF_INET6, address, 128, 1))
+
+
+def _no_route(world: World) -> None:
+    kernel = world.cloud.nodes[FIRST].host.kernel
+    kernel.routes = [each for each in kernel.routes if each.type == 1]
+
+
+def _answers(world: World, name: str, address: str) -> None:
+    world.servers[0].entries[name] = Entry(address, 2)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda world: _without(world, ONE), f"leads to {ONE} by the registry, which is not there on mock1"),
+        (lambda world: _without(world, ONE), f"leads to {ONE} by names2, which is not there on mock1"),
+        (lambda world: _without(world, "fd12:3456:789a::1"), "fd12:3456:789a::1 is not there on mock1"),
+        (lambda world: _with(world, ONE), f"{ONE} is there on mock1 and mock2"),
+        (lambda world: _with(world, TWO), f"{TWO} is left on mock2"),
+        (_no_route, "mock1 has unreachable routes to []"),
+        (lambda world: _answers(world, WEB1, TWO), f"leads to {TWO} by names1, which is not there on mock2"),
+        (lambda world: _answers(world, f"web9.console.{ZONE}", ONE), "names1 has [('web9.console"),
+    ],
+)
+def test_what_somebody_has_edited_is_seen(world: World, harm: Harm, says: str) -> None:
+    harm(world)
+    assert any(says in each for each in world.wrong()), world.wrong()
+
+
+BEFORE: dict[str, Any] = {
+    "underlay": {"prefix": SITE, "zone": "z", "minimum_age": 100.0, "ttl": 10},
+    "nodes/a": {},
+    "nodes/b": {},
+    "prefixes/a": {"number": 0, "prefix": "fd12:3456:789a::/64", "next": 0x10002, "generation": 3},
+    "prefixes/b": {"number": 1, "prefix": "fd12:3456:789a:1::/64", "next": 0x10001, "generation": 3},
+    "prefixes/gone": {"number": 2, "prefix": "fd12:3456:789a:2::/64", "generation": 3, "freed": 950.0, "until": 1050.0},
+    "confirmed/a": {"epoch": "e", "there": {"generation": 3, "addresses": [ONE]}},
+    "endpoints/none/web1": {
+        "instance": "web1",
+        "generation": 3,
+        "leads": "a",
+        "endpoints": [
+            {"kind": "console", "node": "a", "address": ONE, "state": "there"},
+            {"kind": "console", "node": "b", "address": TWO, "state": "wanted"},
+        ],
+    },
+    "endpoints/none/web2": {
+        "instance": "web2",
+        "generation": 3,
+        "endpoints": [{"kind": "console", "node": "a", "address": "fd12:3456:789a::1:1", "state": "retired", "since": 950.0}],
+    },
+    "endpoints/none/web3": {
+        "instance": "web3",
+        "generation": 3,
+        "endpoints": [{"kind": "console", "node": "a", "address": "fd12:3456:789a::1:2", "state": "leaving", "generation": 4}],
+    },
+    "names/z/web1.console.z": {"address": ONE, "node": "a", "generation": 5, "cluster": "", "instance": "web1"},
+    "zones/z": {"generation": 5},
+}
+WEB = "endpoints/none/web1"
+NAME, NEXT = "names/z/web1.console.z", {"zones/z": {"generation": 6}}
+
+
+def _placed(name: str, place: int, **fields: Any) -> dict[str, Any]:
+    """Give a placement of BEFORE, one of whose endpoints has other fields."""
+    was = BEFORE[f"endpoints/none/{name}"]
+    endpoints = [{**each, **fields} if number == place else each for number, each in enumerate(was["endpoints"])]
+    return {f"endpoints/none/{name}": {**was, "generation": 4, "endpoints": endpoints}}
+
+
+def _given(address: str) -> dict[str, Any]:
+    return {
+        "endpoints/none/web9": {"instance": "web9", "generation": 1, "endpoints": [{"kind": "console", "node": "b", "address": address}]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"confirmed/b": {"epoch": "e", "there": {"generation": 3, "addresses": [TWO]}}, **_placed("web1", 1, state="there")}, ""),
+        (_placed("web1", 1, state="there"), "node b has not confirmed it"),
+        ({"prefixes/c": {"number": 1, "prefix": "fd12:3456:789a:1::/64"}}, "fd12:3456:789a:1::/64 is of b and c"),
+        ({"prefixes/c": {"number": 1, "prefix": "fd99::/64"}}, "is no /64 of"),
+        ({"prefixes/a": {**BEFORE["prefixes/a"], "next": 0x10001, "generation": 4}}, "the counter of fd12:3456:789a::/64 goes back"),
+        ({"prefixes/a": {**BEFORE["prefixes/a"], "next": 0x10003}}, "does not advance"),
+        ({"prefixes/a": None}, "the prefix of node a is taken from it"),
+        ({"prefixes/gone": None}, "is free 50 s after it was given back"),
+        ({"prefixes/a": {**BEFORE["prefixes/a"], "prefix": "fd12:3456:789a:3::/64", "generation": 4}}, "node a has another prefix"),
+        (_given("fd12:3456:789a:1::1:1"), ""),
+        (_given(TWO), f"{TWO} is given a second time"),
+        (_given("fd12:3456:789a:1::7"), "is reserved, or not of"),
+        (_given("fd12:3456:789a::1:9"), "is reserved, or not of"),
+        (_placed("web2", 0, state="leaving"), "is told to go before its time"),
+        (_placed("web2", 0, state="there"), "which was retired, counts as there"),
+        (_placed("web3", 0, state="retired"), "was leaving, and is retired"),
+        ({"endpoints/none/web2": None}, "is forgotten, and its node was not told"),
+        ({"endpoints/none/web3": None}, "is forgotten by what node a said before it was told"),
+        ({"nodes/a": None, "endpoints/none/web2": None}, "is forgotten with its node before its time"),
+        (_placed("web1", 0, state="retired"), f"{NAME} leads to {ONE}, which is not there"),
+        ({NAME: None, **NEXT}, f"{NAME} goes, and its guest is somewhere"),
+        ({NAME: {**BEFORE[NAME], "generation": 6}}, "changes without a generation of its zone"),
+        ({NAME: {**BEFORE[NAME], "address": TWO, "node": "b", "generation": 6}, **NEXT}, f"{NAME} leads to {TWO}, which is not there"),
+        ({"names/z/other.z": {**BEFORE[NAME], "generation": 6}, **NEXT}, f"lead to one address, {ONE}"),
+        (
+            {"endpoints/none/web1": {**BEFORE["endpoints/none/web1"], "generation": 4, "leads": "b"}},
+            "leads to another node than its guest's",
+        ),
+        ({"zones/z": {"generation": 4}}, "the generation of zones/z goes back"),
+    ],
+)
+def test_what_no_commit_may_leave_behind_is_seen(changes: dict[str, Any], says: str) -> None:
+    commits = UnderlayCommits(lambda: 1000.0)
+    commits.begin((key, json.dumps(value).encode()) for key, value in BEFORE.items())
+    found = commits.commit((key, None if value is None else json.dumps(value).encode()) for key, value in changes.items())
+    assert any(says in each for each in found) if says else found == [], found
+
+
+def test_an_address_that_resolvers_may_know_does_not_go() -> None:
+    times = {"fd12:3456:789a::1:1": 1095.0}
+    commits = UnderlayCommits(lambda: 1100.0, lambda address: times.get(address, 0.0))
+    commits.begin((key, json.dumps(value).encode()) for key, value in BEFORE.items())
+    (said,) = commits.commit((key, json.dumps(value).encode()) for key, value in _placed("web2", 0, state="leaving").items())
+    assert "a name server led to it within the last 10 s" in said
+
+
+# -- scenarios
+
+SETTINGS = """
+[agent]
+resync = 20
+start_delay = 2
+reap_interval = 3
+reap_grace = 2
+[registry]
+compare_delay = 20
+compare_interval = 60
+[nic]
+endpoints = ["console"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "given"), [("names", {"servers": 2}), ("names", {"servers": 0, "lost": 3}), ("fence", {}), ("forget", {}), ("agent", {})]
+)
+def test_whatever_goes_wrong_heals(tmp_path: Path, fault: str, given: dict[str, Any]) -> None:
+    steps = [Step("create", given={"name": "web1", "node": "mock1", "nics": [{"network": "blue"}], "start": True})]
+    for at in (5.0, 12.0, 40.0):
+        steps.append(Step(fault, at=at, given=given, nodes="mock[12]", lasts=9.0))
+        steps.append(Step("migrate", at=at + 1.0, given={"name": "web1", "node": "mock*", "blind": True}))
+        steps.append(Step("start", at=at + 15.0, given={"name": "web1"}))
+    scenario = Scenario(3, "plain", SETTINGS, 90.0, {"blue": {"subnet": "192.0.2.0/24"}}, tuple(steps), 0, {**UNDERLAY, "others": 13})
+    assert parsed(text(scenario)) == scenario
+    result = play(scenario, str(tmp_path / "cloud"), 1)
+    assert result.violations == (), result.outcomes
+    assert any(each.text.startswith(f"{fault} of ") for each in result.outcomes)
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ('zone = "hosts.example.com"', "scenario:1: underlay: expected prefix = a text"),
+        ('prefix = "fd12::/64"', "scenario:2: prefix = 'fd12::/64': expected an IPv6 prefix of /48 to /60"),
+        (f'prefix = "{SITE}"\nservers = 9', "scenario:3: servers = '9': expected a whole number from 1 to 4"),
+        (f'prefix = "{SITE}"\ncolour = 9', "scenario:3: unknown setting colour; known: minimum_age, others, prefix"),
+    ],
+)
+def test_an_underlay_that_is_none_is_refused(said: str, says: str) -> None:
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(f"[underlay]\n{said}\n")
+    assert says in str(refused.value)
+    with pytest.raises(ScenarioInvalid, match=r"expected a table \[underlay\]"):
+        parsed("underlay = 1\n")
+
+
+# -- what is drawn
+
+
+def test_some_seeds_have_an_underlay_and_all_have_the_steps_that_they_had() -> None:
+    having = 0
+    for seed in range(100):
+        there, before = draw(seed), Drawing(seed).scenario()
+        having += bool(there.underlay)
+        assert bool(there.underlay) == has_one(seed)
+        assert tuple(step for step in there.steps if step.what not in WRONG) == before.steps
+        assert there == before or (there.settings.startswith(before.settings) and there.networks == before.networks)
+        assert parsed(text(there)) == there
+    assert 20 <= having <= 40
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + drawn(1, 200, 200)))
+def test_histories_violate_nothing(tmp_path: Path, seed: int) -> None:
+    """Play 100,000 steps in a full run."""
+    scenario = history(seed, drawn(60, 500, 500))
+    assert parsed(text(scenario)) == scenario == history(seed, drawn(60, 500, 500))
+    result = play(scenario, str(tmp_path / "cloud"), seed, hasty=True)
+    assert result.violations == (), f"seed {seed}: {result.violations}"
+
+
+# -- the commands
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Mockcloud:
+    return Mockcloud(tmp_path / "cloud")
+
+
+def test_a_cloud_is_made_with_an_underlay(run: Mockcloud) -> None:
+    run("create", "2", "--underlay", "fd12:3456:789a::/48", "--zone", ZONE)
+    run("network", "blue", "--subnet", "192.0.2.0/24")
+    run("instance", "create", "web1", "--node", "mock1", "--nic", "network=blue", "--start")
+    run("instance", "change", "web1", "0", "endpoints=console")
+    run("instance", "migrate", "web1", "mock2")
+    run("status", "--seconds", "10")
+    run("create", "1", "--underlay", "fd12:3456:789a::/48")
+    cloud = MockCloud(str(run.folder))
+    try:
+        cloud.start(10.0)
+        assert [each["name"] for each in cloud.registry.client().all("names")] == [WEB1]
+        assert cloud.own.names is not None
+        assert [each.names for each in cloud.own.names.servers.values()] == [{WEB1: TWO}]
+        assert len(list(cloud.registry.client().all("prefixes"))) == 3
+    finally:
+        cloud.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("--underlay", "192.0.2.0/24"), 64, "expected an IPv6 prefix of /48 to /60"),
+        (("--underlay", SITE, "--zone", "a b"), 64, "zone"),
+        (("--zone", ZONE), 2, "give both"),
+    ],
+)
+def test_bad_input_is_refused_and_begins_no_cloud(run: Mockcloud, words: tuple[str, ...], status: int, says: str) -> None:
+    assert says in run("create", "2", *words, status=status)
+    assert not run.folder.exists()
