@@ -290,7 +290,7 @@ class MockNode:
 
     @contextmanager
     def unheard(self) -> Iterator[None]:
-        """Let no agent hear what is done to the host meanwhile, and note nothing of it: it is made as it was, and a real one has stayed so."""
+        """Let no agent hear what is done to the host meanwhile, and note nothing of it: it is made as it was."""
         with self.sources.deaf() if isinstance(self.sources, Sources) else nullcontext():
             self._resuming = True
             try:
