@@ -162,7 +162,7 @@ async def serving(
             each.setblocking(False)
             doors.append(asyncio.create_task(_accept(each, partial(_let_in_by_tls, tls, server, speak, limits), log)))
         naming = Naming(registry, publisher.servers if publisher is not None else ())
-        publishing = Publishing(publisher, naming.wanted, naming.published, log) if publisher is not None else None
+        publishing = Publishing(publisher, naming.wanted, naming.published, log, naming.left) if publisher is not None else None
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
 
