@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
-    from netregistry.stores.base import Batch
+    from netregistry.stores.base import Batch, Store
     from netregistry.view import View
 
     Work = Generator[Effect, Result, None]
@@ -308,6 +308,13 @@ class Leader:
         if old:
             self._marks = self._marks[len(old) :]
             self._old = old[-1]
+
+
+def deposed(store: Store) -> None:
+    """Let nobody lead any more, so that the next one need not wait until the lease ends: who led is known to be gone."""
+    there = store.get(keys.LEADER)
+    if there is not None:
+        store.commit((Expect(keys.LEADER, there.revision),), (Delete(keys.LEADER),))
 
 
 def _done(value: bytes) -> int:

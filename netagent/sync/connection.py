@@ -19,6 +19,7 @@ AGAIN = frozenset(("", "busy", "waiting", "unsure", "unavailable", "too-many"))
 OTHERWISE = frozenset(("stale", "forbidden", "invalid", "too-large", "missing", "method"))
 SILENT = 60.0  #: seconds without an answer, or in which the same is asked for in vain, after which there is an alarm
 ALIVE = 5.0  #: seconds between two signs of life where there is no stream
+SOONER = 0.4  #: of the usual pause, where nobody has answered and somebody waits for this node
 PATIENT = 30.0  #: seconds for which a node that is refused as its own twin waits for its earlier lease to end
 
 
@@ -26,6 +27,11 @@ PATIENT = 30.0  #: seconds for which a node that is refused as its own twin wait
 def _words(said: tuple[str, ...]) -> frozenset[str]:
     """Give what a service can do, as one value for all agents of a process that ask it."""
     return frozenset(said)
+
+
+def _soon(failure: Failure, now: float, pause: float) -> float:
+    """Give when to ask again at the earliest. Who has answered has a say in it: it may have too much to do."""
+    return now + (pause if failure.kind or failure.lie else SOONER * pause)
 
 
 class Vain(NamedTuple):
@@ -50,6 +56,7 @@ class Connection:
         self.close = self.closing = False  #: it is to be ended, is being ended
         self.rest = 0.0  #: until when nothing is asked
         self.rewatch = 0.0  #: until when no stream is begun
+        self._soon = self._soon_watch = 0.0  # the same where somebody waits for this node
         self.epoch = self.version = self.reason = ""
         self.cut = "no line has come"  #: why the stream has ended
         self.since = now  #: when anything was last heard
@@ -107,7 +114,7 @@ class Connection:
     def failed(self, asked: Asking | None, failure: Failure, now: float, pause: float) -> None:
         """Note that a request was not done."""
         self.reason = failure.text
-        self.rest = now + pause
+        self.rest, self._soon = now + pause, _soon(failure, now, pause)
         # of a service that has no reports (an older one) they are not asked for
         if failure.kind == "epoch" or (isinstance(asked, Send) and failure.kind not in ("missing", "method")):
             self._untaken = failure.text
@@ -141,6 +148,16 @@ class Connection:
         vain = self._vain
         return None if vain is None or (self.stream and isinstance(vain.asked, Beat)) else vain
 
+    def ended(self, failure: Failure, now: float, pause: float) -> None:
+        """Note that the stream has ended."""
+        self.cut = failure.text
+        self.rewatch = max(self.rewatch, now + pause)
+        self._soon_watch = max(self._soon_watch, _soon(failure, now, pause))
+
+    def hurry(self) -> None:
+        """Let neither requests nor the stream wait as long as usual for a registry that has not answered."""
+        self.rest, self.rewatch = min(self.rest, self._soon), min(self.rewatch, self._soon_watch)
+
     def begin_anew(self) -> None:
         """Forget what is known of the registry."""
         self.greeted = self.known = self.listed = False
@@ -160,7 +177,7 @@ class Connection:
     def lied(self, text: str, until: float) -> None:
         """Note that what came cannot be so."""
         self._lie = text
-        self.rest = self.rewatch = until
+        self.rest = self.rewatch = self._soon = self._soon_watch = until
         self.known = self.listed = False
 
     def honest(self) -> None:

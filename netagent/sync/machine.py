@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netagent.sync.awaited import awaited
 from netagent.sync.became import Did
 from netagent.sync.connection import UNREACHABLE, Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
@@ -154,6 +155,8 @@ class Machine:
         self.outbox.turn(now)
         if now >= self._retried:
             self._retry(now)
+        if now < max(self.line.rest, self.line.rewatch) and awaited(self.outbox, self.inbox):
+            self.line.hurry()
         self.ownership.turn(now)
         self.wishes.turn(now)
         if self.wishes.anew or self.ownership.anew:
@@ -389,8 +392,7 @@ class Machine:
     def _ended(self, failure: Failure, now: float) -> None:
         line = self.line
         line.stream = line.close = line.closing = False
-        self.inbox.complete = False
-        line.greeted = False
+        self.inbox.complete = line.greeted = False
         if failure.kind == "epoch":
             self._another_epoch(now)
         elif failure.kind == "compacted":
@@ -402,8 +404,7 @@ class Machine:
             line.stranger(failure.text)
         elif failure.kind in ("missing", "forbidden"):
             line.known = False
-        line.cut = failure.text
-        line.rewatch = max(line.rewatch, now + self._pause())
+        line.ended(failure, now, self._pause())
 
     def _lied(self, text: str, now: float) -> None:
         """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""

@@ -91,6 +91,11 @@ class Outbox:
         """Tell whether anything is to be told that is neither left aside nor unclear, in flight or not."""
         return self.flight is not None or self.due or bool(self._reading) or bool(self._node_reading)
 
+    @property
+    def speaks(self) -> bool:
+        """Tell whether anything is to be told of NICs or of the underlay, in flight or not."""
+        return self.flight is not None or self.underlay or bool(self.dirty or self._reading)
+
     def batch(self) -> tuple[tuple[str, ...], bool, bool]:
         """Take what is to be looked at for the next request: NICs, and whether also what there is on the node, and of the underlay."""
         of_node = [what for what, is_marked in ((ABOUT, self.about), (UNDERLAY, self.underlay)) if is_marked]

@@ -24,6 +24,7 @@ import dns.xfr
 import dns.zone
 
 from netcommon.dns.key import Key
+from netcommon.dns.names import NoZone
 from netcommon.dns.transfer import Ends
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 
@@ -220,7 +221,7 @@ class Servers:
         if rcode == dns.rcode.REFUSED:
             return HostRefused(f"DNS server {server} refused{about}: may the TSIG key update it?")
         if rcode in (dns.rcode.NOTAUTH, dns.rcode.NOTZONE):
-            return SettingsInvalid(f"DNS server {server} has no authority{about} ({text}): make the zone there, or name another server")
+            return NoZone(f"DNS server {server} has no authority{about} ({text}): make the zone there, or name another server")
         if rcode == dns.rcode.SERVFAIL:
             return TryAgain(f"DNS server {server} failed{about} ({text})")
         return HostRefused(f"DNS server {server} answered {text}{about}")

@@ -204,3 +204,8 @@ class Zone(NamedTuple):
 
     generation: int = 0
     published: tuple[Published, ...] = ()
+
+    @property
+    def behind(self) -> tuple[Published, ...]:
+        """Give the servers that do not have it as it is."""
+        return tuple(each for each in self.published if each.generation < self.generation)

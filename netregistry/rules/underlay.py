@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, read, read_fields, write
-from netregistry.model.underlay import RELEASED, NodePrefix, Underlay
+from netregistry.model.underlay import RELEASED, NodePrefix, Underlay, Zone
 from netregistry.refusal import Refused
 from netregistry.request import Done
 
@@ -103,10 +103,12 @@ def freed(draft: Draft, node: str) -> None:
 
 
 def release(draft: Draft, part: Part) -> Done:
-    """End the quarantine of an endpoint's address, or of a prefix by its first address.
+    """End the quarantine of an endpoint's address, or of a prefix by its first address; or let nothing wait for a zone of before.
 
     A node that is told to remove an address, and does not say that it has, is not waited for any more.
     """
+    if (key := keys.zone(part.target)) in draft.view.all("zones"):
+        return _given_up(draft, key, part.target)
     address = read(_What, {"address": part.target}).address
     for key, prefix in draft.view.all("prefixes").items():
         if IPv6Network(prefix.prefix).network_address == IPv6Address(address):
@@ -116,6 +118,16 @@ def release(draft: Draft, part: Part) -> Done:
             if each.address == address:
                 return _let_go(draft, key, placement, each)
     raise Refused("missing", f"{address} is no address of an endpoint, and no prefix of a node")
+
+
+def _given_up(draft: Draft, key: str, zone: str) -> Done:
+    """Let nobody wait for the name servers of a zone."""
+    if draft.view.underlay is not None and draft.view.underlay.zone == zone:
+        raise Refused("in-use", f"{zone} is the underlay's zone: its names are published there")
+    before: Zone = draft.get(key)
+    draft.expect(key)
+    draft.put(key, before._replace(published=()))
+    return Done(200, key, {"released": zone})
 
 
 def _released(draft: Draft, key: str, prefix: NodePrefix) -> Done:

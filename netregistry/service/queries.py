@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state, use
@@ -172,7 +172,7 @@ class Reader:
 
     def underlay(self, _wanted: Mapping[str, Any]) -> Answer:
         """Give the underlay, and how it is used. Raises Refused where there is none."""
-        view = self._now()
+        view, now = self._now(), self._clock()
         there, given, shown = view.underlay, len(view.all("prefixes")), view.shown_revision(keys.UNDERLAY)
         if there is None:
             raise Refused("missing", "there is no underlay", command="netcommon registry underlay init PREFIX")
@@ -188,7 +188,7 @@ class Reader:
             sum(len(each.endpoints) for each in placements),
             len(view.all("names")),
             zone.generation,
-            tuple(islice((problem for each in placements for problem in wrong.of(view, each, self._clock())), USUAL)),
+            tuple(islice(chain(wrong.of_zones(view), (problem for each in placements for problem in wrong.of(view, each, now))), USUAL)),
         )
         return Answer(write(item), shown)
 

@@ -127,11 +127,14 @@ class Placing:
     # -- what steps are made of
 
     def _world(self, underlay: Underlay) -> saga.World:
-        zone: Zone = self._draft.get(keys.zone(underlay.zone)) or Zone()
+        draft, wanted = self._draft, keys.zone(underlay.zone)
+        zone: Zone = draft.get(wanted) or Zone()
+        others: list[Zone] = [draft.get(key) for key in draft.view.all("zones") if key != wanted]
+        left = any(each.behind for each in others)  # a name server may have names of a zone of before, that lead anywhere
 
         def cleared(generation: int) -> bool:
             needed = min(generation, zone.generation)  # of another zone than now, it may be of any
-            return all(each.generation >= needed for each in zone.published)
+            return not left and all(each.generation >= needed for each in zone.published)
 
         return saga.World(
             there=self._there,
@@ -139,10 +142,10 @@ class Placing:
             told=self._next_told,
             released=self._released,
             cleared=cleared,
-            now=self._draft.now,
+            now=draft.now,
             rests=underlay.rests,
             ttl=float(underlay.ttl),
-            served=bool(zone.published),
+            served=left or bool(zone.published),
             ends=self._ends,
         )
 

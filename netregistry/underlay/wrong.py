@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from netregistry.draft import Draft
 from netregistry.model import keys
 from netregistry.model.history import Identity
-from netregistry.underlay import names, sight
+from netregistry.underlay import names, published, sight
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -47,6 +47,15 @@ def of(view: View, placement: Placement, now: float) -> Iterator[str]:
         prefix = view.get(keys.prefix(node))
         if prefix is None and guest.kinds.get(node):
             yield f"{whose}: node {_named(view, (node,))} has no prefix to give it an address of"
+
+
+def of_zones(view: View) -> Iterator[str]:
+    """Say which name servers may have names yet of zones that were the underlay's before."""
+    for zone, there in sorted(published.others(view).items()):
+        for each in there.behind:
+            which = f"zone {zone}, which was the underlay's, is not emptied at DNS server {each.server}"
+            at = f"it is at generation {each.generation} there, and to be at {there.generation}"
+            yield f"{which}: {at}; what is retired waits: netcommon registry underlay quarantine --release {zone} waits no longer"
 
 
 def _named(view: View, nodes: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
+from netcommon.dns.names import NoZone
 from netregistry.service.publishing import Publishing
 from netregistry.zone import mark
 from netregistry.zone.plan import Message, Wanted
@@ -303,7 +304,9 @@ def test_what_the_server_refuses_is_one_line_and_changes_nothing(server: NameSer
 
 
 def test_a_zone_that_the_server_does_not_have(server: NameServer) -> None:
-    assert "has no authority for zone v.example.net (NOTAUTH): make the zone there" in str(refusal(server, "v.example.net"))
+    refused = refusal(server, "v.example.net")
+    assert isinstance(refused, NoZone), "nothing of it is published there"
+    assert "has no authority for zone v.example.net (NOTAUTH): make the zone there" in str(refused)
 
 
 def test_a_key_that_may_not_transfer(server: NameServer) -> None:

@@ -105,7 +105,9 @@ def where(app: App, name: str, as_json: bool) -> None:
 
 
 @underlay.command("quarantine")
-@click.option("--release", default="", metavar="ADDRESS", help="End it for this address, or for the /64 that begins with it.")
+@click.option(
+    "--release", default="", metavar="ADDRESS", help="End it for this address, for the /64 that begins with it, or what waits for a zone."
+)
 @dry_option
 @json_option
 @click.pass_obj
@@ -113,7 +115,8 @@ def quarantine(app: App, release: str, dry_run: bool, as_json: bool) -> None:
     """List what is given to nobody yet, and why.
 
     Addresses that no name leads to any more, and /64s of forgotten nodes. --release ends it: an address goes from its node now, and a node
-    that does not say that one is gone is not waited for any more. Resolvers may remember it for as long as the TTL is.
+    that does not say that one is gone is not waited for any more. Resolvers may remember it for as long as the TTL is. With a zone that was
+    the underlay's before, nothing waits any longer until its name servers have no names there.
     """
     with client(app) as asked:
         if release:

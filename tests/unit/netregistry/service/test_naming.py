@@ -11,7 +11,7 @@ import pytest
 from mockcloud.name_server import MockNameServer
 from netregistry.model import keys
 from netregistry.model.underlay import Zone
-from netregistry.service import serve
+from netregistry.service import publishing, serve
 from netregistry.service.limits import Limits
 from netregistry.service.naming import Naming
 from netregistry.service.registry import Registry
@@ -23,6 +23,7 @@ from tests.support.netns import wait_until
 from tests.support.registry import NODES
 from tests.support.service import Lines, Served, served
 from tests.support.underlay import LIFE, SITE, ZONE, Site
+from tests.unit.netregistry.service.test_publishing import Zones
 
 NAME = f"web1.console.{ZONE}"
 
@@ -92,10 +93,10 @@ def test_what_servers_have_is_noted() -> None:
     world.moved()
     assert world.zone().generation == 2
     for server, generation in (("a", 1), ("a", 2), ("a", 1), ("b", 1), ("c", 2), ("a", 99)):
-        world.naming.published(publisher.Published(server, generation))
+        world.naming.published(publisher.Published(server, ZONE, generation))
     assert world.at(a=2, b=1)
     before = world.local.view.revision
-    world.naming.published(publisher.Published("a", 2))
+    world.naming.published(publisher.Published("a", ZONE, 2))
     world.naming.settle()
     world.local.catch_up()
     assert world.local.view.revision == before, "what is known is not written again"
@@ -118,7 +119,7 @@ def test_reports_that_overtake_it_keep_nothing_from_being_noted() -> None:
     world.naming.wanted()
     world.service.catch_up()
     world.moved()
-    world.naming.published(publisher.Published("a", 1))
+    world.naming.published(publisher.Published("a", ZONE, 1))
     assert world.at(a=1) and world.zone().generation == 2
 
 
@@ -160,6 +161,32 @@ def test_without_a_zone_there_is_nothing_to_publish() -> None:
     assert world.zone().published == ()
 
 
+OTHER = "u.example.net"
+
+
+def test_names_of_a_zone_of_before_go_from_the_servers_that_have_them() -> None:
+    world = World("a", "b")
+    world.lead()
+    world.says(0, world.guest("web1"), "running")
+    world.confirms(0)
+    world.naming.wanted()
+    world.naming.published(publisher.Published("a", ZONE, 1))
+    world.do("underlay.init", "", {"zone": OTHER})
+    assert world.naming.wanted() is not None and [each.zone for each in world.naming.left("b")] == [ZONE], "it may have had some of them"
+    (before,) = world.naming.left("b")
+    assert list(before.names) == [NAME], "the leader has not come to it"
+    world.lead()
+    (wanted,) = world.naming.left("a")
+    assert (wanted.zone, wanted.owner, wanted.generation, wanted.names) == (ZONE, SITE, 2, {})
+    assert world.naming.left("c") == ()
+    world.naming.published(publisher.Published("a", ZONE, 2))
+    assert world.naming.left("a") == () != world.naming.left("b")
+    naming = Naming(world.service, ("a",))
+    naming.settle()
+    assert naming.left("b") == (), "it publishes no more"
+    assert world.at(a=2), "and one that is new has never had it"
+
+
 @pytest.fixture
 def servers() -> dict[str, MockNameServer]:
     return {name: MockNameServer(name) for name in ("a", "b")}
@@ -172,37 +199,67 @@ def service(tmp_path: Path, servers: dict[str, MockNameServer], monkeypatch: pyt
         yield found
 
 
-def test_a_service_publishes_what_follows_guests(service: Served, servers: dict[str, MockNameServer]) -> None:
-    client = service.client()
-    agents = [service.join(number) for number in range(2)]
-    client.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 0, "minimum_age": 0})
-    nic = client.change("POST", "nics", {"instance": "web1", "index": 0}).body["uuid"]
+class Guest:
+    """A guest on one of two nodes of a service, which say what they have."""
 
-    def report(number: int, state: str) -> None:
+    def __init__(self, service: Served) -> None:
+        self.client = service.client()
+        self.agents = [service.join(number) for number in range(2)]
+        self.client.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 0, "minimum_age": 0})
+        self.nic = self.client.change("POST", "nics", {"instance": "web1", "index": 0}).body["uuid"]
+        for number, agent in enumerate(self.agents):
+            agent.change("POST", f"nodes/{NODES[number]}/heartbeat", {"incarnation": f"{LIFE}{number}"})
+
+    def endpoints(self) -> list[dict[str, Any]]:
+        return [each for item in self.client.all("endpoints") for each in item["placement"]["endpoints"]]
+
+    def states(self) -> list[str]:
+        return [each["state"] for each in self.endpoints()]
+
+    def report(self, number: int, state: str) -> None:
         for _ in range(2):
-            prefix = next(each["prefix"] for each in client.all("prefixes") if each["node"] == NODES[number])
-            there = [each for item in client.all("endpoints") for each in item["placement"]["endpoints"] if each["node"] == NODES[number]]
-            addresses = [each["address"] for each in there if each["state"] != "leaving"]
-            body: dict[str, Any] = {"after": client.get(f"nodes/{NODES[number]}").body["reports"]}
-            body["nics"] = [{"nic": nic, "state": state, "endpoints": ["console"]}] if state else []
+            prefix = next(each["prefix"] for each in self.client.all("prefixes") if each["node"] == NODES[number])
+            addresses = [each["address"] for each in self.endpoints() if each["node"] == NODES[number] and each["state"] != "leaving"]
+            body: dict[str, Any] = {"after": self.client.get(f"nodes/{NODES[number]}").body["reports"]}
+            body["nics"] = [{"nic": self.nic, "state": state, "endpoints": ["console"]}] if state else []
             body["underlay"] = {"generation": prefix["generation"], "addresses": addresses}
-            agents[number].change("POST", f"nodes/{NODES[number]}/reports", body)
+            self.agents[number].change("POST", f"nodes/{NODES[number]}/reports", body)
 
-    for number in range(2):
-        agents[number].change("POST", f"nodes/{NODES[number]}/heartbeat", {"incarnation": f"{LIFE}{number}"})
-    report(0, "running")
+
+def test_a_service_publishes_what_follows_guests(service: Served, servers: dict[str, MockNameServer]) -> None:
+    guest = Guest(service)
+    guest.report(0, "running")
     first = "fd12:3456:789a::1:0"
     wait_until(lambda: all(server.names == {NAME: first} for server in servers.values()))
     servers["b"].away = True
-    report(1, "incoming")
-    report(1, "running")
+    guest.report(1, "incoming")
+    guest.report(1, "running")
     second = {NAME: "fd12:3456:789a:1::1:0"}
     wait_until(lambda: servers["a"].names == second)
     assert servers["b"].names == {NAME: first}
-    states = [each["state"] for item in client.all("endpoints") for each in item["placement"]["endpoints"]]
-    assert states == ["retired", "there"], "one name server leads there still"
+    assert guest.states() == ["retired", "there"], "one name server leads there still"
     servers["b"].away = False
     wait_until(lambda: servers["b"].names == second)
-    wait_until(
-        lambda: [each["state"] for item in client.all("endpoints") for each in item["placement"]["endpoints"]] == ["leaving", "there"]
-    )
+    wait_until(lambda: guest.states() == ["leaving", "there"])
+
+
+def test_a_service_empties_the_zone_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is retired meanwhile stays until that is done, and people are told for what it waits."""
+    monkeypatch.setattr(publishing, "PATIENT", 0.05)
+    server = Zones(ZONE, OTHER)
+    with served(tmp_path, publisher=Publisher(("a",), lambda _name: server, lambda: 0.0)) as service:
+        guest = Guest(service)
+        guest.report(0, "running")
+        wait_until(lambda: NAME in server.zones[ZONE].names)
+        server.zones[ZONE].away = True
+        guest.client.change("PUT", "underlay", {"zone": OTHER})
+        wait_until(lambda: list(server.zones[OTHER].names) == [f"web1.console.{OTHER}"])
+        guest.report(1, "incoming")
+        guest.report(1, "running")
+        wait_until(lambda: list(server.zones[OTHER].names.values()) == ["fd12:3456:789a:1::1:0"])
+        assert guest.states() == ["retired", "there"] and list(server.zones[ZONE].names) == [NAME]
+        (problem,) = guest.client.get("underlay").body["problems"]
+        assert problem.startswith(f"zone {ZONE}, which was the underlay's, is not emptied at DNS server a")
+        server.zones[ZONE].away = False
+        wait_until(lambda: guest.states() == ["leaving", "there"])
+        assert server.zones[ZONE].names == {} and guest.client.get("underlay").body["problems"] == []
