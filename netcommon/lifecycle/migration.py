@@ -44,10 +44,14 @@ def incoming(node: Node, nic: Nic, call: Call) -> bool:
     running = _running(node, nic)
     if running:
         return False
-    caller = _command(node, call)
-    if running is None or _is_qemu(caller):
-        return not INCOMING.isdisjoint(caller)
+    if running is None or _is_qemu(_command(node, call)):
+        return waits(node, call)
     return nic.mode != "routed"
+
+
+def waits(node: Node, call: Call) -> bool:
+    """Tell whether whoever calls was started to wait for a guest."""
+    return not INCOMING.isdisjoint(_command(node, call))
 
 
 def may_be_ganetis(node: Node, nic: Nic, call: Call) -> bool:

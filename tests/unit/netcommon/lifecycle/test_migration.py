@@ -113,6 +113,16 @@ def test_plain_qemu_that_waits_for_a_guest(sim: Sim, argument: str) -> None:
     assert guest_route(sim) and not sim.record().incoming and frames(sim) == 2
 
 
+def test_plain_qemu_that_waits_for_a_guest_to_which_nothing_is_owed(sim: Sim) -> None:
+    """It is on its way all the same, which a registry is told, until the next up that does not come from it."""
+    wanted = nic("bridged", IP="")
+    qemu(sim, "/usr/bin/qemu-system-x86_64", "-incoming", "tcp:0:4444")
+    sim.up(wanted, parent=PARENT)
+    assert sim.record().incoming and looked(sim).owed == ()
+    assert not repair(sim.node, sim.record().key, sim.call()).changed and sim.record().incoming
+    assert not sim.up(wanted).changed and not sim.record().incoming
+
+
 def guest_route(sim: Sim) -> bool:
     return any(route.destination == "10.0.0.5/32" and route.protocol == PROTOCOL for route in sim.host.kernel.routes)
 
@@ -399,7 +409,7 @@ def test_plain_qemu_beside_ganeti(sim: Sim, mode: str, incoming: bool) -> None:
     made = nic("bridged", TAGS=STATIC if mode != "bridged" else "")
     sim.up(made, parent=PARENT)
     record = sim.record()
-    assert record.incoming == (incoming and mode != "bridged") and not record.ganeti
+    assert record.incoming == incoming and not record.ganeti
     assert awaited(sim.node, record) == record.incoming
     assert pinned(sim) == (mode != "bridged" and not incoming)
 
