@@ -33,7 +33,7 @@ class Hypervisor(ABC):
         self._there, self._made, self.nic, self._at = there, made, dict(nic), at
         self.instance = nic["INSTANCE"]
         self.qemu: Qemu | None = None
-        self.up = 0.0  #: when the NIC has come up here (time.time()); by QEMU's script: when QEMU is there
+        self.up = 0.0  #: when the NIC has come up here (time.time()); by QEMU's script, or after the guest: when QEMU is there
 
     @property
     def serial(self) -> Path:
@@ -118,6 +118,8 @@ class Ganeti(Hypervisor):
             self.began(f"tap,fd={tap.descriptor}", coming, *more, descriptors=(tap.descriptor,))
         finally:
             tap.close()
+        if coming and self._is_routed:
+            self.up = time.time()
         files = GANETI / f"nic/{self.instance}"
         files.mkdir(exist_ok=True)
         (files / self.nic["INTERFACE_INDEX"]).write_text(tap.name)

@@ -175,10 +175,13 @@ def used(site: Live, folder: Path) -> Iterator[tuple[Poller, Pinged]]:
 
 
 @pytest.mark.parametrize("kind", [Ganeti, partial(Ganeti, later=True)], ids=["3.0", "3.2"])
-def test_a_guest_that_qemu_moves(node: Node, registry: Registry, tmp_path: Path, kind: Callable[..., Hypervisor]) -> None:
+@pytest.mark.parametrize("nic", [BRIDGED, ROUTED], ids=["bridged", "routed"])
+def test_a_guest_that_qemu_moves(
+    node: Node, registry: Registry, tmp_path: Path, nic: dict[str, str], kind: Callable[..., Hypervisor]
+) -> None:
     """Whoever asks is told one address each time, and by that address the guest's console is reached on the node on which it is."""
     measured = Measured()
-    with live(node, registry, tmp_path, BRIDGED, kind) as site:
+    with live(node, registry, tmp_path, nic, kind) as site:
         site.begins()
         with used(site, tmp_path) as (asked, pings):
             for _ in range(ROUNDS):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.agent.test_underlay_live import BRIDGED, Live, live
+from tests.kernel.agent.test_underlay_live import BRIDGED, ROUTED, Live, live
 from tests.kernel.agent.test_underlay_migration import addresses, imported, publishing
 from tests.kernel.agent.test_underlay_migration import server as _server
 from tests.kernel.agent.test_underlay_registry import NAME
@@ -44,9 +44,18 @@ def seen(registry: Registry) -> Seen:
 
 
 @pytest.fixture
-def site(node: Node, registry: Registry, tmp_path: Path) -> Iterator[Live]:
+def nic() -> dict[str, str]:
+    """The guest's NIC, where a test does not say which."""
+    return BRIDGED
+
+
+EACH = pytest.mark.parametrize("nic", [BRIDGED, ROUTED], ids=["bridged", "routed"])
+
+
+@pytest.fixture
+def site(node: Node, registry: Registry, tmp_path: Path, nic: dict[str, str]) -> Iterator[Live]:
     """Two nodes with Ganeti 3.0; the guest runs on the first, and somebody holds its console."""
-    with live(node, registry, tmp_path, BRIDGED, Ganeti) as made:
+    with live(node, registry, tmp_path, nic, Ganeti) as made:
         made.begins()
         with consoled(made.router, lambda: addresses(NAME)) as made.console:
             made.answered(0, 0)
@@ -78,6 +87,7 @@ def ends_at(site: Live, seen: Seen, place: int, runs: bool = True) -> None:
     wait_until(lambda: [state for address, state in seen.endpoints().items() if has(address)] == ["retired"], 10, "its address rests")
 
 
+@EACH
 def test_the_target_is_killed_on_the_way(site: Live, seen: Seen) -> None:
     """The guest goes on where it was, though nobody has called a script."""
     with asked() as told:
@@ -103,6 +113,7 @@ def test_the_source_is_killed_on_the_way(site: Live, seen: Seen) -> None:
         site.answered(1, time.time())
 
 
+@EACH
 def test_the_source_is_killed_when_the_guest_is_here(site: Live, seen: Seen) -> None:
     """It is killed before Ganeti has ended it: the name leads to where the guest is."""
     with asked():

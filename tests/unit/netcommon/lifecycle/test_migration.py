@@ -16,7 +16,7 @@ from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SendFram
 from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle.change import Difference, change, setting
 from netcommon.lifecycle.check import Report, check, repair
-from netcommon.lifecycle.migration import STARTS, awaited
+from netcommon.lifecycle.migration import STARTS, arriving, awaited
 from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
 from runtime.errors import HostRefused
@@ -121,6 +121,23 @@ def test_plain_qemu_that_waits_for_a_guest_to_which_nothing_is_owed(sim: Sim) ->
     assert sim.record().incoming and looked(sim).owed == ()
     assert not repair(sim.node, sim.record().key, sim.call()).changed and sim.record().incoming
     assert not sim.up(wanted).changed and not sim.record().incoming
+
+
+def test_guests_for_whom_a_qemu_of_ganetis_waits(sim: Sim) -> None:
+    """It has a process of its own, and no runtime file yet; one that has ended, or that does not wait, is none."""
+    assert arriving(sim.node) == ()
+    ganeti(sim, "here")
+    folder = Path(sim.paths.kvm_run, "pid")
+    folder.mkdir()
+    for name, pid in {"here": "77", "comes": "77", "ended": "78", "starts": "79", "empty": "", "strange": "x"}.items():
+        (folder / name).write_text(f"{pid}\n")
+    for pid, words in {77: ["-incoming", "tcp:0:8102"], 79: ["-S"]}.items():
+        place = Path(sim.paths.proc, str(pid))
+        place.mkdir(parents=True)
+        (place / "cmdline").write_bytes(b"".join(os.fsencode(each) + b"\0" for each in ["qemu-system-x86_64", *words]))
+    assert arriving(sim.node) == ("comes",)
+    ganeti(sim, "comes")
+    assert arriving(sim.node) == ()
 
 
 def guest_route(sim: Sim) -> bool:
