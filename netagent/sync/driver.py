@@ -137,6 +137,7 @@ class Sync:
         life = _incarnation(state, chance)
         self._session = (around.session or Session)(where, node, life, self._hear, self._crowded)
         self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known(), life)
+        self.arriving: tuple[str, ...] = ()  #: instances that are on their way here by Ganeti's files, as was seen last
         self._closed = False
         self._about_at = 0.0
         self._about_timer: Timer | None = None
@@ -173,6 +174,12 @@ class Sync:
         """Note that guests that are told to be on their way may be here, or be none of Ganeti's: no event need have said so."""
         for nic in [nic for nic, sent in self.machine.outbox.told.items() if sent.state == INCOMING]:
             self.marked(nic)
+        self.gone()
+
+    def gone(self) -> None:
+        """Note that a device has gone: with it a QEMU that waited for its guest, perhaps."""
+        if self.arriving:
+            self.underlaid()
 
     def lost(self) -> None:
         """Note that events were lost."""
@@ -185,7 +192,7 @@ class Sync:
             self._about_timer = self._around.loop.after(wait, self._mark_about)
 
     def underlaid(self) -> None:
-        """Note that other addresses of the underlay are there than before, or those of another generation."""
+        """Note that other addresses of the underlay are there than before, or those of another generation, or other guests on their way."""
         self._take(UnderlayMarked())
 
     def _mark_about(self) -> None:
@@ -282,7 +289,11 @@ class Sync:
     def _look(self, request: Look, worker: Worker) -> Event:
         what = about(worker.node.host.view(), self.node) if request.about else None
         found = local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
-        return found._replace(underlay=_standing(worker)) if request.underlay else found
+        if not request.underlay:
+            return found
+        standing = _standing(worker)
+        self.arriving = standing.arriving
+        return found._replace(underlay=standing)
 
     def _survey(self, worker: Worker) -> Event:
         return local.surveyed(worker.node, hands.applied)
@@ -344,10 +355,15 @@ class Sync:
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
 
 
-def _standing(worker: Worker) -> Standing:
-    from netcommon.lifecycle.underlay import seen  # where the registry has an underlay
+#: Instances of which a report can say that they are on their way.
+MOST_ARRIVING = 50
 
-    return Standing(*seen(worker.node, worker.node.host.view()))
+
+def _standing(worker: Worker) -> Standing:
+    from netcommon.lifecycle.migration import arriving  # where the registry has an underlay
+    from netcommon.lifecycle.underlay import seen
+
+    return Standing(*seen(worker.node, worker.node.host.view()), arriving(worker.node)[:MOST_ARRIVING])
 
 
 def _incarnation(state: str, chance: random.Random) -> str:

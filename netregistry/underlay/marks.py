@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netregistry.model.nic import Nic
+    from netregistry.model.underlay import Confirmed
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -73,11 +74,16 @@ class Marks:
             for seen in view.members("on", rest):
                 self._of_nic(view.nic(seen.rpartition("/")[2]))
             self._placed(view, rest)
+            self._arriving(view, rest, view.get(keys.confirmed(rest)))
         elif kind == "speakers":
             for speakers in (view.replaced[key][0], view.get(key)):
                 for each in speakers.nics if speakers is not None else ():
                     self._of_nic(view.nic(each.nic))
-        elif kind in ("confirmed", "prefixes"):
+        elif kind == "confirmed":
+            self._placed(view, rest)
+            for confirmed in (view.replaced[key][0], view.get(key)):
+                self._arriving(view, rest, confirmed)
+        elif kind == "prefixes":
             self._placed(view, rest)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
@@ -87,6 +93,12 @@ class Marks:
             self._placements(view, view.members("uncleared"))
         elif kind == keys.UNDERLAY:
             self.all(view)
+
+    def _arriving(self, view: View, uuid: str, confirmed: Confirmed | None) -> None:
+        """Mark the instances that come to a node by Ganeti's files."""
+        node = view.node(uuid)
+        if confirmed is not None and node is not None:
+            self._marked |= {(node.cluster, instance): None for instance in confirmed.there.arriving}
 
     def _of_nic(self, nic: Nic | None) -> None:
         if nic is not None and nic.instance:

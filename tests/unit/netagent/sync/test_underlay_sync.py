@@ -198,6 +198,22 @@ def test_what_is_there_is_confirmed_once(laid: Laid) -> None:
     assert laid.sends()["underlay"] == {"generation": 2, "addresses": [OWN]}
 
 
+def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid) -> None:
+    """Also to a registry that had them before a restart."""
+    was = {"generation": 1, "addresses": [OWN], "arriving": ["web1"]}
+    laid.standing = Standing(1, (OWN,), ("web1",))
+    laid.met(has=was)
+    laid.told(line())
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+    laid.standing = Standing(1, (OWN,), ("web1", "web2"))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {**was, "arriving": ["web1", "web2"]}
+    laid.standing = Standing(1, (OWN,))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {"generation": 1, "addresses": [OWN]}
+
+
 def test_a_restart_says_nothing_that_the_registry_has(laid: Laid) -> None:
     laid.standing = Standing(3, (OWN, address(0)))
     laid.met(has={"generation": 3, "addresses": [OWN, address(0)]})
