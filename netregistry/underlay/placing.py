@@ -12,7 +12,7 @@ from netregistry.model import keys
 from netregistry.model.underlay import FIRST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
 from netregistry.stores.base import LARGEST, MOST, commit_size
-from netregistry.underlay import names, saga, sight
+from netregistry.underlay import names, renaming, saga, sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Placing:
 
     def _advance(self, underlay: Underlay, cluster: str, instance: str) -> None:
         draft, key = self._draft, keys.placement(cluster, instance)
-        if key in draft.view.unreadable:
+        if key in draft.view.unreadable or renaming.is_split(draft, cluster, instance):
             return
         before: Placement = draft.get(key) or Placement(cluster, instance)
         guest = sight.guest(draft, cluster, instance)
