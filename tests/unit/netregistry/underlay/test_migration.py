@@ -6,7 +6,9 @@ import pytest
 
 from netregistry.draft import Draft
 from netregistry.model import keys
+from netregistry.model.codec import dump
 from netregistry.model.underlay import FIRST
+from netregistry.stores.base import Put
 from netregistry.underlay.placing import Placing
 from tests.support.registry import NODES, OPERATOR, Registry, node
 from tests.support.underlay import ZONE, Site
@@ -283,3 +285,50 @@ def test_names_that_change_alone_hold_their_endpoint_still(site: Site) -> None:
     commit = draft.bare()
     key = keys.placement("", "web1")
     assert key not in {change.key for change in commit.changes} and key in {test.key for test in commit.tests}
+
+
+def rests(site: Site) -> None:
+    """Let all be done that is due, and the leader begin a minute in which it looks at nobody without a cause."""
+    for _ in range(5):
+        site.passes(1)
+
+
+@pytest.mark.parametrize("first", ["x", "x-migrating"])
+def test_a_guest_that_is_called_as_another_ones_migration(site: Site, first: str) -> None:
+    """It has its name within a second of when the other one gives it up, whichever of both had it."""
+    nic, other = site.guest("x"), site.guest("x-migrating")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    for turn in ("x", "x-migrating") if first == "x" else ("x-migrating", "x"):
+        if turn == "x":
+            site.says(1, nic, "incoming")
+            site.confirms(1)
+        else:
+            site.says(2, other, "running")
+            site.confirms(2)
+    assert site.names() == {"x.console": 0, "x-migrating.console": 1 if first == "x" else 2}
+    rests(site)
+    if first == "x":
+        site.says(1, nic, "running")
+        assert site.names() == {"x.console": 1}
+        site.passes(1)
+        assert site.names() == {"x.console": 1, "x-migrating.console": 2}
+    else:
+        site.says(2, other, "")
+        assert site.names() == {"x.console": 0}
+        site.passes(1)
+        assert site.names() == {"x.console": 0, "x-migrating.console": 1}
+
+
+def test_a_guest_that_waits_for_its_first_address_has_it_when_its_node_has_said_which_ones_it_has(site: Site) -> None:
+    """The registry was restored meanwhile, and nothing of the guest's is changed by what the node says."""
+    nic, there = site.guest("web1"), site.local.view.node(NODES[0])
+    assert there is not None
+    site.store.commit((), (Put(keys.node(NODES[0]), dump(there._replace(epoch="before"))),))
+    site.local.catch_up()
+    site.says(0, nic, "running")
+    rests(site)
+    assert site.placement("web1") is None
+    site.confirms(0)
+    site.passes(1)
+    assert site.placement("web1") is not None
