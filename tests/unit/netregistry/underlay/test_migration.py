@@ -147,6 +147,63 @@ def test_repeated_and_late_reports_change_nothing(site: Site) -> None:
     assert site.placement("web1") == done
 
 
+def test_a_name_does_not_move_to_an_address_that_is_there_no_more(site: Site) -> None:
+    """Its node has confirmed it once: what it says now counts."""
+    nic = started(site)
+    site.says(1, nic, "incoming")
+    site.confirms(1)
+    assert site.names() == {"web1.console": 0, "web1-migrating.console": 1}
+    site.loses(1)
+    assert site.names() == {"web1.console": 0}, "of the migration there is none to lead there"
+    assert site.told(1)["endpoints"][0]["name"] == ""
+    site.says(1, nic, "running")
+    site.says(0, nic, "")
+    site.passes(60)
+    assert site.names() == {"web1.console": 0}
+    before = site.placement("web1")
+    site.confirms(1)
+    assert site.names() == {"web1.console": 1}
+    assert {each.address for each in site.placement("web1").endpoints} == {each.address for each in before.endpoints}  # type: ignore[union-attr]
+
+
+def test_a_name_of_a_migration_comes_again_with_its_address(site: Site) -> None:
+    nic = started(site)
+    site.says(1, nic, "incoming")
+    site.confirms(1)
+    for _ in range(2):
+        site.loses(1)
+        assert site.names() == {"web1.console": 0}
+        site.passes(1)
+        site.confirms(1)
+        assert site.names() == {"web1.console": 0, "web1-migrating.console": 1}
+    site.says(1, nic, "")
+    assert site.names() == {"web1.console": 0}
+
+
+def test_the_name_of_a_guest_that_stays_where_it_is_stays_too(site: Site) -> None:
+    """The address is nobody else's, and comes again with its device."""
+    started(site)
+    before = site.placement("web1")
+    site.loses(0)
+    site.passes(60)
+    assert site.names() == {"web1.console": 0} and site.placement("web1") == before
+    site.confirms(0)
+    assert site.names() == {"web1.console": 0} and site.placement("web1") == before
+
+
+def test_a_name_that_is_free_does_not_come_to_lead_to_an_address_that_is_there_no_more(site: Site) -> None:
+    started(site, cluster="a.example.com")
+    started(site, on=1, cluster="b.example.com")
+    site.loses(1)
+    nic = next(nic for nic in site.local.view.all("nics").values() if nic.cluster == "a.example.com")
+    site.says(0, nic.uuid, "")
+    site.passes(1)
+    assert site.names() == {}
+    site.confirms(1)
+    site.passes(1)
+    assert site.names() == {"web1.console": 1}
+
+
 def test_a_guest_that_is_off_keeps_its_name(site: Site) -> None:
     nic = started(site)
     before = site.placement("web1")
