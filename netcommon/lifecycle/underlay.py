@@ -59,10 +59,11 @@ def known_of(node: Node) -> Underlay | None:
     return known if known is not None and member is not None and member.uuid == known.node else None
 
 
-def variables(node: Node, instance: str, log: Log) -> dict[str, str]:
+def variables(node: Node, instance: str, log: Log, ends: bool = False) -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
-    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME; of several of a kind that which a name leads to, or is to.
+    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to. ``ends``: what listens there is to
+    end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
     """
     try:
         known = known_of(node)
@@ -72,6 +73,8 @@ def variables(node: Node, instance: str, log: Log) -> dict[str, str]:
     found: dict[str, str] = {}
     ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
     for each in sorted(ours, key=lambda each: each.state == RETIRED):
+        if each.state == RETIRED and not ends:
+            continue
         start = f"{VARIABLE}{each.kind.upper().replace('-', '_')}"
         found.setdefault(f"{start}_ADDRESS", each.address)
         found.setdefault(f"{start}_NAME", each.name)
