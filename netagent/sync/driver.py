@@ -43,6 +43,7 @@ from netagent.sync.messages import (
 )
 from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
+from netcommon.lifecycle import execute
 from netregistry.request import new_id
 from runtime.errors import NetcommonError
 from runtime.folder import Folder
@@ -75,6 +76,7 @@ LONGEST = 64 << 20  #: bytes of what is known
 CROWDED = 2000  #: jobs that wait, beyond which the stream does
 ABOUT_OFTEN, ABOUT_SELDOM = 5.0, 300.0  #: seconds between two looks at what there is on the node, at least and at most
 ALARMS = ("registry", "registry-lies", "registry-node", "registry-provides", "registry-refused", "registry-reaping", "registry-inventory")
+MOST_ARRIVING = 50  #: instances of which a report can say that they are on their way
 
 
 class Speaks(Protocol):
@@ -143,6 +145,7 @@ class Sync:
         self._about_timer: Timer | None = None
         self._again_timer: Timer | None = None
         self._crowd = 0
+        self._untold = ""  # why it cannot be told which addresses of the underlay are there
         self._open: dict[Key, Callable[[str], Event]] = {}  # what workers are at -> what is so where they cannot do it
 
     def start(self) -> None:
@@ -289,11 +292,22 @@ class Sync:
     def _look(self, request: Look, worker: Worker) -> Event:
         what = about(worker.node.host.view(), self.node) if request.about else None
         found = local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
-        if not request.underlay:
-            return found
-        standing = _standing(worker)
-        self.arriving = standing.arriving
-        return found._replace(underlay=standing)
+        return found._replace(underlay=self._standing(worker)) if request.underlay else found
+
+    def _standing(self, worker: Worker) -> Standing | None:
+        """Give what of the underlay is there; None where that cannot be told, which keeps nothing else untold. Say why once."""
+        from netcommon.lifecycle.migration import arriving  # where the registry has an underlay
+        from netcommon.lifecycle.underlay import seen
+
+        try:
+            found, why = Standing(*seen(worker.node, execute.once(worker.node)), arriving(worker.node)[:MOST_ARRIVING]), ""
+            self.arriving = found.arriving
+        except NetcommonError as error:
+            found, why = None, str(error)
+        if why and why != self._untold:
+            self._around.log.warning(f"which addresses of the underlay are there cannot be told: {why}")
+        self._untold = why
+        return found
 
     def _survey(self, worker: Worker) -> Event:
         return local.surveyed(worker.node, hands.applied)
@@ -353,17 +367,6 @@ class Sync:
         metrics.gauge("netcommon_registry_refused", float(len(machine.wishes.refused(NIC))))
         metrics.gauge("netcommon_registry_unknown", float(len(machine.ownership.foreign)))
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
-
-
-#: Instances of which a report can say that they are on their way.
-MOST_ARRIVING = 50
-
-
-def _standing(worker: Worker) -> Standing:
-    from netcommon.lifecycle.migration import arriving  # where the registry has an underlay
-    from netcommon.lifecycle.underlay import seen
-
-    return Standing(*seen(worker.node, worker.node.host.view()), arriving(worker.node)[:MOST_ARRIVING])
 
 
 def _incarnation(state: str, chance: random.Random) -> str:
