@@ -14,11 +14,12 @@ import dns.query
 import dns.rdatatype
 import pytest
 
-from tests.kernel.agent.test_underlay_registry import CLUSTER, GUEST, MOVING, NAME, SITE, ZONE, begun, joins, started
+from tests.kernel.agent.test_underlay_registry import GUEST, MOVING, NAME, SETTINGS, SITE, ZONE, begun
 from tests.kernel.test_endpoints import BANNER, CONSOLES, VNC, greeting, process, qemu
 from tests.kernel.test_underlay_routing import Routers, configuration, routed
 from tests.kernel.test_zone import Poller, polled
 from tests.support.agent import Agent
+from tests.support.members import CLUSTER, joins, started
 from tests.support.nameserver import ADDRESS, PORT, NameServer
 from tests.support.netns import Namespace, run, sysctl, wait_until
 from tests.support.node import Node
@@ -152,7 +153,7 @@ def joined(
         other(wired, other.node, router, "eth1")
         install()
         other(install)
-        agents = started(), other(started)
+        agents = started(SETTINGS), other(started, SETTINGS)
         stack.callback(agents[0].close)
         stack.callback(other, agents[1].close)
         daemons = Routers(stack, folder)
