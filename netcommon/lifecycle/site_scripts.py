@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from netcommon.lifecycle.context import START
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime.errors import HostRefused
@@ -98,7 +99,7 @@ class Scripts:
         given = nic.environment
         if given.get("INTERFACE", nic.interface) != nic.interface:
             given = {**given, "INTERFACE": nic.interface}  # renamed since
-        given = {**_without_endpoints(given), **_endpoints(self._node, nic, call.log)}
+        given = {**_without_endpoints(given), **_endpoints(self._node, nic, call.log, leaves=call.context != START)}
         return custom.Call(nic.interface, call.context, given, nic.uuid, call.phase, record)
 
 
@@ -120,13 +121,13 @@ def _without_endpoints(given: Mapping[str, str]) -> Mapping[str, str]:
     return {name: value for name, value in given.items() if not name.startswith(ENDPOINT)}
 
 
-def _endpoints(node: Node, nic: Nic, log: Log) -> dict[str, str]:
+def _endpoints(node: Node, nic: Nic, log: Log, leaves: bool = False) -> dict[str, str]:
     """Give what scripts are told of the endpoints of the NIC's instance. Most nodes have none, which is one look for a file."""
     if not os.path.exists(f"{node.paths.lib}/{NAME}"):
         return {}
     from netcommon.lifecycle.underlay import variables
 
-    return variables(node, nic.instance, log)
+    return variables(node, nic.instance, log, leaves)
 
 
 def _said(value: object) -> str:

@@ -59,10 +59,11 @@ def known_of(node: Node) -> Underlay | None:
     return known if known is not None and member is not None and member.uuid == known.node else None
 
 
-def variables(node: Node, instance: str, log: Log) -> dict[str, str]:
+def variables(node: Node, instance: str, log: Log, leaves: bool = False) -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
-    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME; of several of a kind that which a name leads to, or is to.
+    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME; of several of a kind that which a name leads to, or is to. One that is over,
+    of the guest's last time here, is told only where it ``leaves``: nothing leads there any more, and a new one will be given.
     """
     try:
         known = known_of(node)
@@ -70,7 +71,8 @@ def variables(node: Node, instance: str, log: Log) -> dict[str, str]:
         log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
         return {}
     found: dict[str, str] = {}
-    ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
+    there = known.endpoints if known is not None and instance else ()
+    ours = [each for each in there if each.instance == instance and (leaves or each.state != RETIRED)]
     for each in sorted(ours, key=lambda each: each.state == RETIRED):
         start = f"{VARIABLE}{each.kind.upper().replace('-', '_')}"
         found.setdefault(f"{start}_ADDRESS", each.address)

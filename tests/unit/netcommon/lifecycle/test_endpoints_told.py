@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.underlay import variables
 from runtime import underlay
 from tests.support.node_underlay import EPOCH, address, endpoint, give, join, said
@@ -59,7 +60,18 @@ def test_each_kind_has_its_own(sim: Sim) -> None:
 def test_one_that_is_over_counts_last(sim: Sim, order: int) -> None:
     """A guest that came back soon has a new one, and the old one rests."""
     keep(sim, *[endpoint(1), endpoint(2, instance="web1", state="retired", name="")][::order])
-    assert variables(sim.node, "web1", sim.log) == CONSOLE
+    assert variables(sim.node, "web1", sim.log) == variables(sim.node, "web1", sim.log, leaves=True) == CONSOLE
+
+
+def test_one_that_is_over_is_told_to_those_of_down_alone(sim: Sim) -> None:
+    """A guest that is back is given a new one; nothing leads to that of its last time here, which goes when its quarantine is over."""
+    noted = [noting(sim, folder) for folder in ("ifup.d", "ifchange.d", "ifdown.d")]
+    keep(sim, endpoint(1, instance="web1", state="retired", name=""))
+    sim.up(nic("bridged"))
+    change(sim.node, UUIDS[0], sim.call(), setting(sim.node, {"rate_in": "8mbit"}, ()))
+    sim.down(nic("bridged"))
+    over = {"NETCOMMON_ENDPOINT_CONSOLE_ADDRESS": address(1), "NETCOMMON_ENDPOINT_CONSOLE_NAME": ""}
+    assert [each.read_text() for each in noted] == [lines({}), lines({}), lines(over)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema":9}'])
