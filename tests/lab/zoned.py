@@ -22,6 +22,13 @@ SITE, NAMES = "fd12:3456:789a::/48", "hosts.example.com"
 CONSOLE = 5900  #: the forwarder's port
 CONSOLES = str(ROOT / "examples/endpoints/consoles")
 LINK = "fd77:f::{}"  #: addresses on the wire's segment for the routes; the wire is 9
+SCRIPTS = "/etc/netcommon/ifup.d"
+#: One of the site's scripts: it notes which NIC's instance it was told of, and where its console is. $1: where it is put, $2: its notes.
+NOTING = """
+mkdir -p "$1"
+printf '#!/bin/sh\\necho "$INSTANCE $NETCOMMON_ENDPOINT_CONSOLE_ADDRESS" >>%s\\n' "$2" >"$1/50-lab"
+chmod 755 "$1/50-lab"
+"""
 HERE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.lab import asking; sys.exit(asking.main(sys.argv[1:]))"
 
 
@@ -62,6 +69,7 @@ class Zoned:
         self._wire.run("ip", "-6", "route", "replace", prefix, "via", own)
         forwarder = Process(node, f"{self._out}/consoles-{node.name}.log", "/usr/bin/python3", CONSOLES, "--port", str(CONSOLE))
         self._forwarders[node.name] = node, prefix, forwarder
+        node.run("sh", "-c", NOTING, "-", SCRIPTS, f"{self._out}/told-{node.name}")
 
     def lost(self, name: str) -> None:
         """Note that a node is dead, and its forwarder with it."""
@@ -73,9 +81,18 @@ class Zoned:
             forwarder.end()
             node.attempt("ip", "-6", "address", "del", f"{LINK.format(node.name[-1])}/64", "dev", "eth0")
             self._wire.attempt("ip", "-6", "route", "del", prefix)
+            node.attempt("rm", "-r", SCRIPTS)
         self._wire.attempt("ip", "-6", "address", "del", f"{LINK.format(9)}/64", "dev", "seg0")
         if self._knot:
             self._knot.end()
+
+    def told(self, name: str, instance: str) -> list[str]:
+        """Give where an instance's console is by what scripts of a node's ups were told, one after the other; "" where nothing was told."""
+        path = f"{self._out}/told-{name}"
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="ascii") as file:
+            return [line.partition(" ")[2].strip() for line in file if line.split()[0] == instance]
 
     def dig(self, *words: str) -> str:
         """Give what kdig, which is no program of ours, is answered by TCP."""
