@@ -63,9 +63,10 @@ def fenced(cloud: MockCloud, node: str) -> None:
     cloud.crash(node)
     try:
         _let_go(cloud, node)
-        left = 1
+        client, left = cloud.registry.client(), 1
         while left:
-            left = cloud.registry.client().change("POST", f"nodes/{node}/fence", force=True).body["left"]
+            at = client.get(f"nodes/{node}").body["revision"]
+            left = client.change("POST", f"nodes/{node}/fence", None, at, force=True).body["left"]
     except NetcommonError as error:
         raise Struck(f"it is not fenced: {error}") from None
 
