@@ -14,9 +14,10 @@ from netregistry.model.kinds import NO_SCOPE
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.model.underlay import Confirmed, Name, NodePrefix, Placement, Speakers, Underlay, Zone
+from netregistry.model.underlay import Confirmed, Name, NodePrefix, Placement, RegistryId, Speakers, Underlay, Zone
 
 LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY = "ledger", "settings", "leader", "clock", "underlay"
+REGISTRY_ID = "registry-id"
 
 LONGEST_SHOWN = 200  #: characters of an instance's name in a key
 
@@ -46,6 +47,7 @@ TYPES: dict[str, Any] = {
     "endpoints": Placement,
     "names": Name,
     "zones": Zone,
+    REGISTRY_ID: RegistryId,
 }
 #: What history covers, and no commit changes without the ledger.
 WANTED = frozenset(

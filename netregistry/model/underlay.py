@@ -75,6 +75,12 @@ class Underlay(NamedTuple):
         return f"{IPv6Address(int(self.network.network_address) + (number << EACH))}/{EACH}"
 
 
+class RegistryId(NamedTuple):
+    """Say which registry it is: the same after a restore and a move, and for all its zones."""
+
+    id: str
+
+
 class NodePrefix(NamedTuple):
     """The /64 of a node. ``next``: the number of the next endpoint in it; it never goes back.
 

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 from netregistry.draft import Commit
 from netregistry.model import keys
 from netregistry.model.codec import dump
-from netregistry.model.underlay import Published, Zone
+from netregistry.model.underlay import Published, RegistryId, Zone
 from netregistry.stores.base import Expect, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from netregistry.draft import Draft
+    from netregistry.model.node import Node
+    from netregistry.model.underlay import Placement
     from netregistry.view import View
+
+LONGEST_ID = 16  #: characters
 
 
 def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
@@ -27,8 +32,47 @@ def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
 
 
 def _is_real(view: View, uuid: str) -> bool:
-    node = view.node(uuid)
+    return _real(view.node(uuid))
+
+
+def _real(node: Node | None) -> bool:
     return node is not None and node.kind != "virtual"
+
+
+def turned(draft: Draft, uuid: str, before: Node | None, after: Node | None) -> None:
+    """Advance the generation of each zone with a name that leads to a node, where names on it are published from now on, or no more."""
+    if _real(before) == _real(after):
+        return
+    zones = set[str]()
+    for place in draft.members("placed", uuid):
+        placement: Placement = draft.get(place)
+        found = {key: draft.get(key) for key in draft.members("names", placement.cluster, placement.instance)}
+        zones |= {key.split("/")[1] for key, name in found.items() if name.node == uuid}
+    for key in map(keys.zone, sorted(zones)):
+        there: Zone = draft.get(key) or Zone()
+        draft.expect(key)
+        draft.put(key, there._replace(generation=there.generation + 1))
+
+
+def registry_id(view: View) -> str:
+    """Give the id of the registry: that which is noted, or that which is to be.
+
+    By its oldest authority, which it has had since it was made, so that a copy from before it was noted has the same; without any, as
+    where a test has made it, by its epoch.
+    """
+    noted: RegistryId | None = view.get(keys.REGISTRY_ID)
+    if noted is not None:
+        return noted.id
+    oldest = min(view.all("authorities").values(), key=lambda each: each.made, default=None)
+    return (oldest.fingerprint if oldest is not None else view.epoch)[:LONGEST_ID]
+
+
+def identified(view: View, _now: float) -> Commit | None:
+    """Give the commit that notes the id of the registry; None where it is noted, or what is noted cannot be read."""
+    key = keys.REGISTRY_ID
+    if view.at(key):
+        return None
+    return Commit((Expect(key, 0),), (Put(key, dump(RegistryId(registry_id(view)))),))
 
 
 def servers(view: View, there: Iterable[str], now: float) -> Commit | None:

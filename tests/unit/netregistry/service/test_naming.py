@@ -10,11 +10,14 @@ import pytest
 
 from mockcloud.name_server import MockNameServer
 from netregistry.model import keys
+from netregistry.model.certificate import Authority
+from netregistry.model.codec import dump
 from netregistry.model.underlay import Zone
 from netregistry.service import publishing, serve
 from netregistry.service.limits import Limits
 from netregistry.service.naming import Naming
 from netregistry.service.registry import Registry
+from netregistry.stores.base import Put
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.zone import publisher
 from netregistry.zone.publisher import Publisher
@@ -50,6 +53,10 @@ class World(Site):
     def at(self, **servers: int) -> bool:
         return {each.server: each.generation for each in self.zone().published} == servers
 
+    def authority(self, label: str, made: float) -> None:
+        """Write an authority, as its making does."""
+        self.store.commit((), (Put(keys.authority(label), dump(Authority(label, label * 8, "", made=made, until=1e10))),))
+
     def moved(self) -> str:
         nic = self.guest("web1")
         self.says(0, nic, "running")
@@ -64,7 +71,7 @@ def test_only_who_leads_publishes() -> None:
     assert world.naming.wanted() is None and world.at()
     world.lead()
     wanted = world.naming.wanted()
-    assert wanted is not None and wanted.names == {} and (wanted.zone, wanted.owner, wanted.ttl) == (ZONE, SITE, 10)
+    assert wanted is not None and wanted.names == {} and (wanted.zone, wanted.prefix, wanted.ttl) == (ZONE, SITE, 10)
     assert world.at(a=0), "what is retired from now on waits for it"
 
 
@@ -141,6 +148,51 @@ def test_a_name_on_a_node_of_a_mock_cloud_is_never_published() -> None:
     assert after is not None and after.names == wanted.names
 
 
+@pytest.mark.parametrize("kind", ["virtual", "physical"])
+def test_a_node_whose_kind_is_changed_is_published_from_then_on_or_no_more(kind: str) -> None:
+    """It was told wrongly when it joined. The zone is of another generation then: what servers have by the one before is not this."""
+    world = World("a")
+    world.lead()
+    world.do("node.set", NODES[0], {"kind": "virtual" if kind == "physical" else "physical"}, world.who[0])
+    world.says(0, world.guest("web1"), "running")
+    world.confirms(0)
+    before = world.naming.wanted()
+    assert before is not None and len(before.names) == (kind == "virtual")
+    world.do("node.set", NODES[0], {"kind": kind}, world.who[0])
+    after = world.naming.wanted()
+    assert after is not None and len(after.names) == (kind == "physical")
+    assert after.generation == before.generation + 1
+    world.do("node.set", NODES[0], {"name": "again"})
+    assert world.naming.wanted() is after
+
+
+def test_names_on_a_node_that_is_forgotten_are_published_no_more() -> None:
+    world = World("a")
+    world.lead()
+    world.says(0, world.guest("web1"), "running")
+    world.confirms(0)
+    before = world.naming.wanted()
+    world.do("node.forget", NODES[0], {"force": True})
+    after = world.naming.wanted()
+    assert before is not None and after is not None and before.generation < after.generation and after.names == {}
+
+
+def test_the_registrys_id_is_that_of_its_first_authority_and_outlives_it() -> None:
+    world = World("a")
+    world.lead()
+    first = world.naming.wanted()
+    assert first is not None and first.owner == world.local.view.epoch, "without an authority"
+    one, two = World("a"), World("a")
+    for number, each in enumerate((one, two)):
+        each.lead()
+        each.authority(f"0000000{number}", 5.0)
+    wanted = [each.naming.wanted() for each in (one, two)]
+    assert wanted[0] is not None and wanted[1] is not None and wanted[0].owner != wanted[1].owner, "two registries of one prefix are two"
+    one.authority("00000002", 3.0)
+    again = one.naming.wanted()
+    assert again is not None and again.owner == wanted[0].owner
+
+
 def test_no_service_publishes_for_a_mock_cloud() -> None:
     """Hold that who says ``virtual`` is the mock cloud alone."""
     said = {
@@ -177,7 +229,9 @@ def test_names_of_a_zone_of_before_go_from_the_servers_that_have_them() -> None:
     assert list(before.names) == [NAME], "the leader has not come to it"
     world.lead()
     (wanted,) = world.naming.left("a")
-    assert (wanted.zone, wanted.owner, wanted.generation, wanted.names) == (ZONE, SITE, 2, {})
+    assert (wanted.zone, wanted.prefix, wanted.generation, wanted.names) == (ZONE, SITE, 2, {})
+    now = world.naming.wanted()
+    assert now is not None and now.owner == wanted.owner
     assert world.naming.left("c") == ()
     world.naming.published(publisher.Published("a", ZONE, 2))
     assert world.naming.left("a") == () != world.naming.left("b")
