@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import FIRST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
+from netregistry.model.underlay import LAST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
 from netregistry.stores.base import LARGEST, MOST, commit_size
 from netregistry.underlay import names, saga, sight
@@ -180,7 +180,7 @@ class Placing:
         prefix: NodePrefix | None = draft.get(key)
         said: Confirmed | None = draft.get(keys.confirmed(node))
         there = draft.node(node)
-        if prefix is None or prefix.freed or there is None or self._full(node):
+        if prefix is None or prefix.freed or prefix.next >= LAST or there is None or self._full(node):
             return ""
         if draft.view.epoch not in (there.epoch, said.epoch if said is not None else ""):
             return ""
@@ -206,12 +206,3 @@ def instances(draft: Draft, nics: Iterable[str]) -> list[tuple[str, str]]:
     """Give the instances of NICs, each once: clusters and names."""
     found = (draft.nic(nic) for nic in nics)
     return list(dict.fromkeys((nic.cluster, nic.instance) for nic in found if nic is not None and nic.instance))
-
-
-def healed(prefix: NodePrefix, generation: int, addresses: Iterable[str]) -> NodePrefix:
-    """Give a prefix that is behind what its node says of it: the registry was restored from a copy that is older."""
-    numbers = [number for each in addresses if (number := prefix.number_of(each)) >= FIRST]
-    after = prefix._replace(next=max([prefix.next, *(number + 1 for number in numbers)]))
-    return (
-        after._replace(generation=max(prefix.generation, generation) + 1) if generation > prefix.generation or after != prefix else prefix
-    )
