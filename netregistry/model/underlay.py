@@ -49,6 +49,8 @@ def _label(text: str) -> str:
 
 LONGEST_KIND = 32  #: characters
 MOST_ADDRESSES = 4096  #: of one node, those that are to be removed too
+MOST_ON_NODE = 250  #: endpoints of one instance on one node, those that are retired too: a node may say other kinds again and again
+MOST_OF_ONE = 3000  #: endpoints of one instance: they are one value of the store, of a MiB at most, whatever becomes of each
 Kind = Annotated[str, Text(_label, 'what speaks for a guest, as a label: "console", "exporter"')]
 Kinds = Annotated[tuple[Kind, ...], Most(16)]
 

@@ -57,7 +57,7 @@ def followed(
         concerned += _confirmed(draft, who.name, there)
     placing = Placing(draft, len(commit.tests), len(commit.changes), commit_size(*commit))
     for cluster, instance in dict.fromkeys(concerned):
-        if not placing.advance(cluster, instance):
+        if not placing.advance(cluster, instance) and (cluster, instance) not in placing.failed:
             break
     steps = draft.bare()
     return Commit((*commit.tests, *steps.tests), (*commit.changes, *steps.changes))

@@ -21,10 +21,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model.underlay import Endpoint, Placement, There
+from netregistry.model.underlay import MOST_OF_ONE, MOST_ON_NODE, Endpoint, Placement, There
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -112,7 +112,7 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
     for node in dict.fromkeys((target, coming)):
         there = {each.kind for each in endpoints if each.live and each.node == node}
         for kind in guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ():
-            if kind not in there and (address := world.give(node)):
+            if kind not in there and has_room(endpoints, node) and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
     if _ready(before.leads, target, endpoints):
@@ -123,6 +123,11 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
     kept = tuple(each if not each.live or _used(each, used) else _retired(each, world) for each in endpoints)
     left = before.leads if leads != before.leads else before.left
     return before._replace(leads=leads, incoming=incoming, left=left if left in guest.running else "", endpoints=kept)
+
+
+def has_room(endpoints: Sequence[Endpoint], node: str) -> bool:
+    """Tell whether an instance may have one more endpoint on a node; those that are retired count until they are forgotten."""
+    return len(endpoints) < MOST_OF_ONE and sum(each.node == node for each in endpoints) < MOST_ON_NODE
 
 
 def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:
