@@ -138,10 +138,7 @@ class Leader:
         refused = refused or undone
         noted = yield from self._noted_or_swept()
         yield from self._placed()
-        for (cluster, instance), error in islice(self._undone.items(), 1):
-            whose = f"{instance} of {cluster}" if cluster else instance
-            detail = f"endpoints and names of {whose} stay as they are: {error!r}; {len(self._undone)} instances in all"
-            refused = refused or Refused("unavailable", detail)
+        refused = refused or self._not_placed()
         settled = min(self._settling.values(), default=float("inf")) + SETTLING
         until = min(self._next_end(view), settled, latest)
         self._rest = None if due or noted or self._undone else Rest(view, view.revision, began, until)
@@ -219,6 +216,13 @@ class Leader:
                     self._due.over(instance)
             if commit.changes:
                 yield CatchUp(result.revision if isinstance(result, Committed) else 0)
+
+    def _not_placed(self) -> Refused | None:
+        """Say of which instance a step was not taken by a fault."""
+        for (cluster, instance), why in self._undone.items():
+            whose = f"{instance} of {cluster}" if cluster else instance
+            return Refused("unavailable", f"endpoints and names of {whose} stay as they are: {why!r}; {len(self._undone)} instances in all")
+        return None
 
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""
