@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from _socket import AF_INET6
 from ipaddress import IPv6Address, IPv6Network
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from netcommon.settings.types import domain
 from netregistry.model import kinds
 from netregistry.model.codec import Between, Most, Text
 from runtime import validate
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 WIDEST, NARROWEST, EACH = 48, 60, 64  #: lengths of the site's prefix at most and at least, and of a node's
 ITSELF = 1  #: the number of the node's own address in its prefix; 0 is never an address
 FIRST = 0x1_0000  #: the number of the first endpoint; those below are reserved
+LAST = 1 << 62  #: no endpoint has this number, or one beyond
+WINDOW = 1 << 32  #: numbers and generations that a registry may have told a node since a copy of it was made: no more is believed
 RELEASED = 1.0  #: until when the quarantine of a prefix has lasted that an operator has ended
 UNICAST = (IPv6Network("2000::/3"), IPv6Network("fc00::/7"))  #: global and unique local addresses (RFC 4291, RFC 4193)
 
@@ -44,6 +49,8 @@ def _label(text: str) -> str:
 
 LONGEST_KIND = 32  #: characters
 MOST_ADDRESSES = 4096  #: of one node, those that are to be removed too
+MOST_ON_NODE = 250  #: endpoints of one instance on one node, those that are retired too: a node may say other kinds again and again
+MOST_OF_ONE = 3000  #: endpoints of one instance: they are one value of the store, of a MiB at most, whatever becomes of each
 Kind = Annotated[str, Text(_label, 'what speaks for a guest, as a label: "console", "exporter"')]
 Kinds = Annotated[tuple[Kind, ...], Most(16)]
 
@@ -82,7 +89,7 @@ class RegistryId(NamedTuple):
 
 
 class NodePrefix(NamedTuple):
-    """The /64 of a node. ``next``: the number of the next endpoint in it; it never goes back.
+    """The /64 of a node. ``next``: the number of the next endpoint in it; it never goes back, and ends with LAST.
 
     ``generation``: advanced whenever the node is told something else of its underlay. ``freed``: when the node was forgotten, 0 where it
     was not; ``until``: the prefix is nobody else's before.
@@ -103,6 +110,17 @@ class NodePrefix(NamedTuple):
         """Give the number of an address in it; -1 for one that lies elsewhere."""
         number = int(IPv6Address(address)) - int(IPv6Network(self.prefix).network_address)
         return number if 0 <= number < 1 << EACH else -1
+
+    def behind(self, generation: int, addresses: Iterable[str]) -> NodePrefix:
+        """Give it behind what its node says of it, where that knows more: the registry was restored from a copy that is older.
+
+        A node can say any number. What no registry can have told it since is not believed.
+        """
+        told = [number + 1 for each in addresses if FIRST <= (number := self.number_of(each)) < min(self.next + WINDOW, LAST)]
+        after = self._replace(next=max([self.next, *told]))
+        if not self.generation < generation <= self.generation + WINDOW:
+            generation = self.generation
+        return after._replace(generation=generation + 1) if generation > self.generation or after != self else self
 
     @property
     def released(self) -> bool:

@@ -12,7 +12,7 @@ from netregistry.model.node import About, Reports
 from netregistry.model.underlay import Kinds, There
 from netregistry.refusal import Refused
 from netregistry.request import revision
-from netregistry.stores.base import LARGEST, Delete, Expect, Put, commit_size
+from netregistry.stores.base import LARGEST, LONGEST_VALUE, Delete, Expect, Put, commit_size
 from netregistry.underlay import following
 from netregistry.view import LIGHT
 
@@ -78,6 +78,11 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
         # what was planned without these reports is planned anew: it may give out what a guest has
         tests.append(Expect(keys.LEDGER, view.at(keys.LEDGER)))
         changes.append(Put(keys.LEDGER, dump(view.ledger)))
+    if any(isinstance(each, Put) and len(each.value) > LONGEST_VALUE for each in changes):
+        detail = (
+            f"what speaks for guests on this node would have more than {LONGEST_VALUE} bytes: fewer kinds of endpoints, or fewer guests"
+        )
+        raise Refused("too-large", detail)
     commit = Commit(tuple(tests), tuple(changes))
     if view.underlay is not None:
         commit = following.followed(view, request, who, now, commit, reports, wanted.underlay)

@@ -10,7 +10,7 @@ from netregistry.model.codec import Invalid, dump, load
 from netregistry.model.nic import Report
 from netregistry.model.underlay import Confirmed, Speaker, Speakers, There
 from netregistry.stores.base import Delete, Put, commit_size
-from netregistry.underlay.placing import Placing, healed, instances
+from netregistry.underlay.placing import Placing, instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,7 +57,7 @@ def followed(
         concerned += _confirmed(draft, who.name, there)
     placing = Placing(draft, len(commit.tests), len(commit.changes), commit_size(*commit))
     for cluster, instance in dict.fromkeys(concerned):
-        if not placing.advance(cluster, instance):
+        if not placing.advance(cluster, instance) and (cluster, instance) not in placing.failed:
             break
     steps = draft.bare()
     return Commit((*commit.tests, *steps.tests), (*commit.changes, *steps.changes))
@@ -77,11 +77,12 @@ def _confirmed(draft: Draft, node: str, there: There) -> list[tuple[str, str]]:
     before: Confirmed | None = draft.get(key)
     own = tuple(each for each in there.addresses if ":" in each and prefix.number_of(each) >= 0)
     if before is None or before.epoch != draft.view.epoch:
-        after = healed(prefix, there.generation, own)
+        after = prefix.behind(there.generation, own)
         if after != prefix:
             draft.expect(of)
             draft.put(of, after)
-    elif there.generation > prefix.generation:
+            prefix = after
+    if there.generation > prefix.generation:
         raise Invalid("underlay.generation", there.generation, f"at most {prefix.generation}, of the latest that the node was told")
     now = Confirmed(draft.view.epoch, there._replace(addresses=own))
     if now == before:

@@ -24,10 +24,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model.underlay import Endpoint, Placement, There
+from netregistry.model.underlay import MOST_OF_ONE, MOST_ON_NODE, Endpoint, Placement, There
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -116,7 +116,7 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
     for node in dict.fromkeys((target, coming)):
         there = {each.kind for each in endpoints if each.live and each.node == node}
         for kind in _wanted(node, before, guest):
-            if kind not in there and (address := world.give(node)):
+            if kind not in there and has_room(endpoints, node) and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
     if _ready(before.leads, target, endpoints, world):
@@ -134,6 +134,11 @@ def _wanted(node: str, before: Placement, guest: Guest) -> Iterable[str]:
     if node in guest.arriving:
         return [each.kind for each in before.endpoints if each.live and each.node == before.leads]
     return guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ()
+
+
+def has_room(endpoints: Sequence[Endpoint], node: str) -> bool:
+    """Tell whether an instance may have one more endpoint on a node; those that are retired count until they are forgotten."""
+    return len(endpoints) < MOST_OF_ONE and sum(each.node == node for each in endpoints) < MOST_ON_NODE
 
 
 def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:

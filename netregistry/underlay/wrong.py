@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from netregistry.draft import Draft
 from netregistry.model import keys
 from netregistry.model.history import Identity
-from netregistry.underlay import names, published, saga, sight
+from netregistry.underlay import names, placing, published, saga, sight
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -41,10 +41,24 @@ def of(view: View, placement: Placement, now: float) -> Iterator[str]:
     for each in placement.endpoints:
         if sight.heard(draft, each.node) and (what := _missed(view, each, now)):
             yield f"{whose}: node {_named(view, (each.node,))} {what}: netcommon agent status, on that node"
-    for node in guest.running:
-        prefix = view.get(keys.prefix(node))
-        if prefix is None and guest.kinds.get(node):
-            yield f"{whose}: node {_named(view, (node,))} has no prefix to give it an address of"
+    for node in dict.fromkeys((*guest.running, placement.incoming)):
+        if why := _none_given(draft, placement, node, guest.kinds.get(node, ())):
+            yield f"{whose}: node {_named(view, (node,))} {why}"
+
+
+def _none_given(draft: Draft, placement: Placement, node: str, kinds: tuple[str, ...]) -> str:
+    """Say why an instance is given no address on a node; "" where it has all that it needs, or is given them in a moment."""
+    if kinds and draft.get(keys.prefix(node)) is None:
+        return "has no prefix to give it an address of"
+    if node not in (placement.leads, placement.incoming):
+        return ""
+    there = {each.kind for each in placement.endpoints if each.live and each.node == node}
+    if lacking := ", ".join(kind for kind in kinds if kind not in there):
+        if not saga.has_room(placement.endpoints, node):
+            return f"has no room for its {lacking}: it has too many addresses in quarantine: netcommon registry underlay quarantine"
+        if placing.is_full(draft, node):
+            return f"has no room for its {lacking}: the node has as many addresses as it can, those in quarantine too"
+    return ""
 
 
 def of_zones(view: View) -> Iterator[str]:
