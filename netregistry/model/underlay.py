@@ -32,7 +32,13 @@ Site = Annotated[
         'an IPv6 prefix of /48 to /60, of unique local (fc00::/7) or global (2000::/3) addresses: "fd12:3456:789a::/48"',
     ),
 ]
-ZoneOrNone = Annotated[str, Text(domain, 'the zone of endpoints\' names, such as "hosts.example.com"', True)]
+
+
+def _zone(text: str) -> str:
+    found = domain(text)
+    if len(found) > LONGEST_ZONE:
+        raise ValueError
+    return found
 
 
 def _label(text: str) -> str:
@@ -43,7 +49,11 @@ def _label(text: str) -> str:
 
 
 LONGEST_KIND = 32  #: characters
+LONGEST_ZONE = 253 - 1 - LONGEST_KIND - 1 - 63  #: characters; before it is room for any kind, and an instance's name of one label
 MOST_ADDRESSES = 4096  #: of one node, those that are to be removed too
+ZoneOrNone = Annotated[
+    str, Text(_zone, f'the zone of endpoints\' names, such as "hosts.example.com", of at most {LONGEST_ZONE} characters', True)
+]
 Kind = Annotated[str, Text(_label, 'what speaks for a guest, as a label: "console", "exporter"')]
 Kinds = Annotated[tuple[Kind, ...], Most(16)]
 
