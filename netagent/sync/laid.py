@@ -9,10 +9,20 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """Hold what of the underlay is there on the node: by which generation of what was told, and which addresses."""
+    """Hold what of the underlay is there on the node: by which generation of what was told, and which addresses.
+
+    ``arriving``: instances whose guests are on their way here by Ganeti's files.
+    """
 
     generation: int = 0
     addresses: tuple[str, ...] = ()
+    arriving: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Give it as it is reported."""
+        found = {"generation": self.generation, "addresses": list(self.addresses)}
+        return {**found, "arriving": list(self.arriving)} if self.arriving else found
 
 
 class UnderlayMarked(NamedTuple):

@@ -161,7 +161,7 @@ class Outbox:
             self._mark_node(what)  # it is looked at again
         elif not self._is_known(what, said := hash(found), self._node_told.get(what, 0)):
             self._node_flying[what] = said
-            body[what] = {**found._asdict(), "addresses": list(found.addresses)} if isinstance(found, Standing) else write(found)
+            body[what] = found.body if isinstance(found, Standing) else write(found)
 
     def _mark_node(self, *what: str) -> None:
         self.about = self.about or ABOUT in what

@@ -122,7 +122,8 @@ def standing_of(said: object) -> Standing:
     """Read what a node has said of the underlay, as the registry gives it again; nothing where it cannot be told."""
     try:
         if isinstance(said, dict):
-            return Standing(int(said["generation"]), tuple(str(each) for each in said["addresses"]))
+            addresses, arriving = (tuple(str(each) for each in said.get(name, ())) for name in ("addresses", "arriving"))
+            return Standing(int(said["generation"]), addresses, arriving)
     except (KeyError, TypeError, ValueError):
         pass
     return Standing()

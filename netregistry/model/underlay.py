@@ -141,11 +141,13 @@ class Speakers(NamedTuple):
 class There(NamedTuple):
     """Which addresses of the underlay are there on a node, as it says.
 
-    ``generation``: of what it was told last, and has done (NodePrefix).
+    ``generation``: of what it was told last, and has done (NodePrefix). ``arriving``: instances that are on their way to it by the files
+    of Ganeti's KVM driver, of which none of its NICs need tell yet.
     """
 
     generation: Annotated[int, Between(0, 1 << 62)] = 0
     addresses: Annotated[tuple[kinds.Address, ...], Most(MOST_ADDRESSES)] = ()
+    arriving: Annotated[tuple[kinds.Instance, ...], kinds.Fifty] = ()
 
 
 class Confirmed(NamedTuple):

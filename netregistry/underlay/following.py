@@ -87,5 +87,8 @@ def _confirmed(draft: Draft, node: str, there: There) -> list[tuple[str, str]]:
     if now == before:
         return []
     draft.put(key, now)
-    concerned = (draft.get(each) for each in draft.members("placed", node))
-    return [(each.cluster, each.instance) for each in concerned]
+    placed = (draft.get(each) for each in draft.members("placed", node))
+    itself = draft.node(node)
+    come = {*now.there.arriving} ^ {*(before.there.arriving if before is not None else ())}
+    coming = [(itself.cluster, instance) for instance in sorted(come)] if itself is not None else []
+    return [*((each.cluster, each.instance) for each in placed), *coming]

@@ -4,12 +4,15 @@ Ganeti and QEMU decide on migrations, and nobody tells the registry. It goes by 
 addresses they have confirmed, and not by the order in which that came: the same state gives the same step, and a report that repeats what
 is known gives none.
 
-* **incoming**: the node to which the guest comes is to have endpoints; when they are there names of the migration lead to them.
+* **incoming**: the node to which the guest comes is to have endpoints; when they are there names of the migration lead to them. Where no
+  NIC tells yet that it comes, Ganeti's files do, and nobody knows what speaks for it there: what does where it is.
 * **arrived**: it runs there: the names lead to them instead of where they led, in the same step in which those of the migration go.
 * **failed**: the node has it no more: the names of the migration go, and its endpoints there are retired.
 * **source gone**: the names lead to where it runs.
 
-Names never lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+No name comes to lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+Nor does one to an endpoint that is gone by what its node has said since: names of the migration go then, until it is there again. That of a
+guest which is nowhere else stays all the same: the address is nobody else's, and resolvers would remember that there is no such name.
 What is retired stays until every name server has the zone without its names, resolvers have forgotten them, and a minimum age is over. Then
 its node is told to remove it, and when that is confirmed it is forgotten.
 
@@ -33,7 +36,7 @@ class Guest(NamedTuple):
     """Hold what nodes say of an instance. Each tuple has the nodes in the order in which they have come to say so.
 
     ``unknown``: those without a lease that had it; ``came``: to a node, from which one, of those who know it; ``kinds``: what speaks for it
-    on each node that reports it.
+    on each node that reports it; ``arriving``: those of ``incoming`` that report none of its NICs, and say by Ganeti's files that it comes.
     """
 
     running: tuple[str, ...] = ()
@@ -42,6 +45,7 @@ class Guest(NamedTuple):
     unknown: tuple[str, ...] = ()
     came: Mapping[str, str] = MappingProxyType({})
     kinds: Mapping[str, tuple[str, ...]] = NOTHING
+    arriving: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -111,11 +115,11 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
     endpoints = [_confirmed(each, world) for each in before.endpoints]
     for node in dict.fromkeys((target, coming)):
         there = {each.kind for each in endpoints if each.live and each.node == node}
-        for kind in guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ():
+        for kind in _wanted(node, before, guest):
             if kind not in there and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
-    if _ready(before.leads, target, endpoints):
+    if _ready(before.leads, target, endpoints, world):
         leads = target
     elif target == before.incoming != leads:
         incoming = target  # it is on its way until names can lead to it
@@ -125,10 +129,23 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
     return before._replace(leads=leads, incoming=incoming, left=left if left in guest.running else "", endpoints=kept)
 
 
+def _wanted(node: str, before: Placement, guest: Guest) -> Iterable[str]:
+    """Give what is to speak for a guest on a node on which it is, or to which it comes."""
+    if node in guest.arriving:
+        return [each.kind for each in before.endpoints if each.live and each.node == before.leads]
+    return guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ()
+
+
 def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:
-    """Give what is to speak for a guest on a node; None where that is as it was: its report is gone, or it is off and says nothing."""
+    """Give what is to speak for a guest on a node; None where that is as it was: nothing tells, or it is off and says nothing."""
     says = guest.kinds.get(node, ())
-    return says if says or node in guest.running or node in guest.incoming else None
+    is_said = node in guest.running or (node in guest.incoming and node not in guest.arriving)
+    return says if says or is_said else None
+
+
+def reached(each: Endpoint, there: There) -> bool:
+    """Tell whether an endpoint is there by what its node has said last, and not by what it has said once. ``there``: of its node."""
+    return each.state == "there" and each.address in there.addresses
 
 
 def _confirmed(each: Endpoint, world: World) -> Endpoint:
@@ -137,12 +154,12 @@ def _confirmed(each: Endpoint, world: World) -> Endpoint:
     return each
 
 
-def _ready(leads: str, target: str, endpoints: Iterable[Endpoint]) -> bool:
+def _ready(leads: str, target: str, endpoints: Iterable[Endpoint], world: World) -> bool:
     """Tell whether names can lead to another node: all is there that is wanted, or they lead nowhere now, or will."""
     live = [each for each in endpoints if each.live]
     if not any(each.node == leads and each.state == "there" for each in live):
         return True
-    return all(each.state == "there" for each in live if each.node == target)
+    return all(reached(each, world.there(each.node)) for each in live if each.node == target)
 
 
 def _used(each: Endpoint, used: Mapping[str, tuple[str, ...] | None]) -> bool:

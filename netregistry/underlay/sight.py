@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from netregistry.draft import Draft
     from netregistry.model.nic import Report
     from netregistry.model.node import Alive, Reports
-    from netregistry.model.underlay import Speakers
+    from netregistry.model.underlay import Confirmed, Speakers
 
 STATES = ("running", "incoming", "stopped")  #: the state of a node by that of the NICs there, the strongest first
 
@@ -40,9 +40,27 @@ def guest(draft: Draft, cluster: str, instance: str) -> Guest:
         found[state if heard(draft, node) else "unknown"].append((since, node))
         if known := next((report.came_from for report in having if report.came_from), ""):
             came[node] = known
+    here = {node for state in ("running", "incoming") for _since, node in found[state]}
+    coming = [node for node in _arriving(draft, cluster, instance) if node not in here]
+    arriving = tuple(node for node in coming if heard(draft, node))
+    for node in coming:  # what it says of NICs is of before
+        found = {state: [each for each in of if each[1] != node] for state, of in found.items()}
+        found["incoming" if node in arriving else "unknown"].append((draft.now, node))
+        on.pop(node, None)
     said = {node: _kinds(draft, node, reports) for node, reports in on.items()}
     ordered = {state: tuple(node for _since, node in sorted(each)) for state, each in found.items()}
-    return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said)
+    return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said, arriving)
+
+
+def _arriving(draft: Draft, cluster: str, instance: str) -> list[str]:
+    """Give the nodes of a cluster that say by Ganeti's files that an instance comes there, since this registry is what it is."""
+    found = []
+    for key in draft.members("arriving", instance):
+        said: Confirmed = draft.get(key)
+        there = draft.node(node := key.partition("/")[2])
+        if there is not None and there.cluster == cluster and said.epoch == draft.view.epoch:
+            found.append(node)
+    return sorted(found)
 
 
 def _kinds(draft: Draft, node: str, reports: list[Report]) -> tuple[str, ...]:

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 
 from netcommon.host.linux.host import LinuxHost
-from runtime.membership import Membership, write
 from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import Agent, agent
+from tests.support.members import CLUSTER, joins, serving, started
 from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.node_underlay import is_rest_unreachable, marked
-from tests.support.registry import NODES
 from tests.support.registry_process import Elsewhere, Registry, elsewhere
 from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
 
-CLUSTER = "gnt.example.com"
 SITE, ZONE = "fd12:3456:789a::/48", "hosts.example.com"
 NAME = "web0.console.hosts.example.com"
 MOVING = "web0-migrating.console.hosts.example.com"
@@ -31,27 +29,13 @@ GUEST = {**environment(0, MODE="bridged", LINK="br0", IP="", INSTANCE="web0"), "
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
-    made = Registry(tmp_path)
-    made.start()
-    try:
+    with serving(tmp_path) as made:
         yield made
-    finally:
-        made.kill()
-
-
-def joins(registry: Registry, number: int) -> None:
-    """Let the calling thread's node be one of the registry's, with a loopback that is up and a bridge for guests."""
-    registry.here()
-    with registry.client(f"node:{NODES[number]}") as asked:
-        asked.change("POST", "nodes", {"uuid": NODES[number], "name": f"node{number}"})
-    with registry.client() as asked:
-        asked.change("PATCH", f"nodes/{NODES[number]}", {"cluster": CLUSTER})
-    write(Paths(), Membership(NODES[number], f"node{number}"))
-    run("ip", "link", "set", "lo", "up")
 
 
 def begun(node: Node) -> Tap:
-    """Give the tap of the guest."""
+    """Let a node have a loopback that is up, and a bridge for guests; give the tap of the guest."""
+    run("ip", "link", "set", "lo", "up")
     node.bridge("br0")
     return node.tap()
 
@@ -65,13 +49,6 @@ def there() -> list[str]:
         return found
     finally:
         host.close()
-
-
-def started() -> Agent:
-    Path("/etc/netcommon/config.toml").write_text(SETTINGS)
-    made = Agent()
-    made.start()
-    return made
 
 
 class Place:
@@ -133,7 +110,7 @@ def test_an_endpoint_goes_with_its_guest_to_another_node(node: Node, registry: R
     joins(registry, 0)
     with elsewhere() as other, agent(settings=SETTINGS) as source:
         other(joins, registry, 1)
-        target = other(started)
+        target = other(started, SETTINGS)
         try:
             moves(other, node, source, target, place)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from netagent.sync.messages import Answered, AskNode, Failed, Failure, Hello, Li
 from netcommon.lifecycle.underlay import hold
 from netregistry.model.nic import Report
 from runtime import underlay
+from runtime.errors import HostRefused
 from tests.support.node_underlay import OWN, address, endpoint, join, marked, said
 from tests.support.registry import NODES
 from tests.support.service import Served
@@ -198,6 +200,22 @@ def test_what_is_there_is_confirmed_once(laid: Laid) -> None:
     assert laid.sends()["underlay"] == {"generation": 2, "addresses": [OWN]}
 
 
+def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid) -> None:
+    """Also to a registry that had them before a restart."""
+    was = {"generation": 1, "addresses": [OWN], "arriving": ["web1"]}
+    laid.standing = Standing(1, (OWN,), ("web1",))
+    laid.met(has=was)
+    laid.told(line())
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+    laid.standing = Standing(1, (OWN,), ("web1", "web2"))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {**was, "arriving": ["web1", "web2"]}
+    laid.standing = Standing(1, (OWN,))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {"generation": 1, "addresses": [OWN]}
+
+
 def test_a_restart_says_nothing_that_the_registry_has(laid: Laid) -> None:
     laid.standing = Standing(3, (OWN, address(0)))
     laid.met(has={"generation": 3, "addresses": [OWN, address(0)]})
@@ -301,6 +319,38 @@ def test_a_guests_endpoint_comes_and_goes_with_it(agent: Agent, sim: Sim, servic
         again.marked(UUIDS[0])
         agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "its end is reported")
         assert "endpoints" not in reports(service)[UUIDS[0]]
+
+
+@pytest.mark.parametrize("refused", ["newer", "unreadable"])
+def test_nics_are_told_where_it_cannot_be_told_what_is_there(
+    agent: Agent, sim: Sim, service: Served, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the agent of a newer version has run since the boot; its record stays, and is told of once."""
+    service.client().change("PUT", "underlay", {"prefix": "fd12:3456:789a::/48", "zone": "hosts.example.com"})
+    join(sim.paths, NODES[0])
+    sim.settings = sim.settings._replace(nic={"endpoints": ("console",)})
+    record = Path(sim.paths.state, "underlay", f"{sim.node.identity.netns}.json")
+    record.parent.mkdir(parents=True)
+    record.write_text('{"schema":99}')
+
+    def refuse(*_given: object) -> None:
+        raise HostRefused("cannot read: Input/output error")
+
+    with monkeypatch.context() as patch:
+        if refused == "unreadable":
+            patch.setattr("runtime.underlay_record.read", refuse)
+        with agent.running() as sync:
+            agent.until(lambda: sync.machine.inbox.complete, "it is in step")
+            for _ in range(2):
+                sim.up(nic("bridged"))
+                sync.marked(UUIDS[0])
+                agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") == "running", "it runs")
+                sim.down(nic("bridged"))
+                sync.marked(UUIDS[0])
+                agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") != "running", "it does not")
+            assert f"confirmed/{NODES[0]}" not in service.everything(), "of what is there nothing is said"
+            assert record.read_text() == '{"schema":99}'
+    assert len([line for line in map(str, sim.lines) if "which addresses of the underlay are there cannot be told" in line]) == 1
 
 
 def test_the_file_is_the_registrys_word(sim: Sim) -> None:
