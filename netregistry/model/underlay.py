@@ -37,7 +37,13 @@ Site = Annotated[
         'an IPv6 prefix of /48 to /60, of unique local (fc00::/7) or global (2000::/3) addresses: "fd12:3456:789a::/48"',
     ),
 ]
-ZoneOrNone = Annotated[str, Text(domain, 'the zone of endpoints\' names, such as "hosts.example.com"', True)]
+
+
+def _zone(text: str) -> str:
+    found = domain(text)
+    if len(found) > LONGEST_ZONE:
+        raise ValueError
+    return found
 
 
 def _label(text: str) -> str:
@@ -48,9 +54,13 @@ def _label(text: str) -> str:
 
 
 LONGEST_KIND = 32  #: characters
+LONGEST_ZONE = 253 - 1 - LONGEST_KIND - 1 - 63  #: characters; before it is room for any kind, and an instance's name of one label
 MOST_ADDRESSES = 4096  #: of one node, those that are to be removed too
 MOST_ON_NODE = 250  #: endpoints of one instance on one node, those that are retired too: a node may say other kinds again and again
 MOST_OF_ONE = 3000  #: endpoints of one instance: they are one value of the store, of a MiB at most, whatever becomes of each
+ZoneOrNone = Annotated[
+    str, Text(_zone, f'the zone of endpoints\' names, such as "hosts.example.com", of at most {LONGEST_ZONE} characters', True)
+]
 Kind = Annotated[str, Text(_label, 'what speaks for a guest, as a label: "console", "exporter"')]
 Kinds = Annotated[tuple[Kind, ...], Most(16)]
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from mockcloud.name_server import MockNameServer
 from netcommon.dns.names import NoZone
 from netregistry.service import publishing
@@ -194,6 +196,48 @@ def test_names_that_cannot_be_published_are_told_once() -> None:
     run(registry, test)
     told = [line for line in registry.log.lines if "not published" in line]
     assert len(told) == 4 and told[-1] == "2 more names are not published, for such reasons"
+
+
+def test_a_zone_that_is_refused_is_looked_at_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is somebody else's for long: other names change nothing of that, another epoch or zone does, and is tried at once."""
+    registry = Registry(MockNameServer("a"))
+    server = registry.servers["a"]
+    server.entries[f"www.eu.{ZONE}"] = Entry("2001:db8::80", 60)
+    looks: list[int] = []
+    for name, seconds in (("RETRY", 0.01), ("TICK", 0.01), ("LONGEST", 3600.0)):
+        monkeypatch.setattr(publishing, name, seconds)
+
+    async def test() -> None:
+        wanted = registry.publishing._wanted
+        registry.publishing._wanted = lambda: (looks.append(1), wanted())[1]  # type: ignore[func-returns-value]
+        for generation in range(1, 11):
+            registry.want(generation, {WEB: ONE if generation % 2 else TWO})
+            await until(lambda generation=generation: len(looks) > 20 * generation)  # type: ignore[misc]
+        assert 2 < server.read_whole < 20
+        server.entries.clear()
+        assert registry.wanted is not None
+        registry.wanted = registry.wanted._replace(epoch="second")
+        await until(lambda: registry.at("a") == 10)
+
+    run(registry, test)
+    (told, back) = registry.log.lines
+    assert "names that no registry has put there" in told and "has the underlay's names of generation 10" in back
+
+
+def test_a_server_that_is_away_is_looked_for_as_often_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(MockNameServer("a"))
+    registry.servers["a"].away = True
+    tried: list[int] = []
+    monkeypatch.setattr(publishing, "RETRY", 0.001)
+    monkeypatch.setattr(publishing, "longer", lambda _pause: 3600.0)
+
+    async def test() -> None:
+        bring = registry.publisher.bring
+        registry.publisher.bring = lambda *given: (tried.append(1), bring(*given))[1]  # type: ignore[method-assign,func-returns-value]
+        registry.want(1, {WEB: ONE})
+        await until(lambda: len(tried) > 20)
+
+    run(registry, test)
 
 
 class Moved(Registry):
