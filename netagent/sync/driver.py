@@ -15,7 +15,7 @@ from netagent.sync import hands, local
 from netagent.sync.about import about
 from netagent.sync.became import Did
 from netagent.sync.jobs import NIC, UNDERLAY
-from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
+from netagent.sync.laid import DropUnderlay, Had, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
@@ -44,7 +44,7 @@ from netagent.sync.messages import (
 from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
 from netregistry.request import new_id
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, RecordUnreadable
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ INVENTORY = Key("survey", "registry")
 FOLDER, KNOWN = "registry", "known.json"  #: below /var/lib/netcommon: what was known last
 INCARNATION = "incarnation"  #: in the agent's folder, which goes with the boot: a restarted agent is the same to the registry
 LONGEST = 64 << 20  #: bytes of what is known
+RETIRED = "retired"  #: the state of an endpoint to which no name leads any more
 CROWDED = 2000  #: jobs that wait, beyond which the stream does
 ABOUT_OFTEN, ABOUT_SELDOM = 5.0, 300.0  #: seconds between two looks at what there is on the node, at least and at most
 ALARMS = ("registry", "registry-lies", "registry-node", "registry-provides", "registry-refused", "registry-reaping", "registry-inventory")
@@ -344,10 +345,21 @@ class Sync:
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
 
 
-def _standing(worker: Worker) -> Standing:
-    from netcommon.lifecycle.underlay import seen  # where the registry has an underlay
+def _standing(worker: Worker) -> Standing | None:
+    """Give what of the underlay is there, and what the node was told of it; None where that cannot be told."""
+    from netcommon.lifecycle.underlay import known_of, seen  # where the registry has an underlay
 
-    return Standing(*seen(worker.node, worker.node.host.view()))
+    generation, addresses = seen(worker.node, worker.node.host.view())
+    try:
+        known = known_of(worker.node)
+    except RecordUnreadable:
+        known = None  # it is written anew by what the registry says
+    except NetcommonError:
+        return None
+    if known is None:
+        return Standing(generation, addresses)
+    had = tuple(Had(each.cluster, each.instance, each.kind, each.address, each.state == RETIRED) for each in known.endpoints)
+    return Standing(generation, addresses, known.prefix, had, known.revision.rpartition(":")[0])
 
 
 def _incarnation(state: str, chance: random.Random) -> str:

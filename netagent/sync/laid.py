@@ -8,11 +8,39 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+class Had(NamedTuple):
+    """Hold an endpoint that the node was told."""
+
+    cluster: str
+    instance: str
+    kind: str
+    address: str
+    retired: bool = False
+
+
 class Standing(NamedTuple):
-    """Hold what of the underlay is there on the node: by which generation of what was told, and which addresses."""
+    """Hold what of the underlay is there on the node: by which generation of what was told, and which addresses.
+
+    ``prefix``: that the node was told that it has; ``had``: the endpoints that it was told, and ``epoch``: in which.
+    """
 
     generation: int = 0
     addresses: tuple[str, ...] = ()
+    prefix: str = ""
+    had: tuple[Had, ...] = ()
+    epoch: str = ""
+
+    def shown(self, prefix: bool) -> Standing:
+        """Give what the registry has of it again. ``prefix``: it takes that, too."""
+        return Standing(self.generation, self.addresses, self.prefix if prefix else "")
+
+    def said(self, prefix: bool, first: bool) -> dict[str, Any]:
+        """Give it as it is said. ``prefix``: of that as well; ``first``: and all that the node had before this epoch."""
+        found: dict[str, Any] = {"generation": self.generation, "addresses": list(self.addresses)}
+        if prefix and self.prefix:
+            found["prefix"] = self.prefix
+            found |= {"had": [each._asdict() for each in self.had]} if first and self.had else {}
+        return found
 
 
 class UnderlayMarked(NamedTuple):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netregistry.model.nic import Nic
+    from netregistry.model.underlay import Confirmed
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -48,6 +49,7 @@ class Marks:
             self._marked[placement.cluster, placement.instance] = None
         for name in view.all("names").values():
             self._marked[name.cluster, name.instance] = None
+        self._had(view.all("confirmed").values())
         for speakers in view.all("speakers").values():
             for each in speakers.nics:
                 self._of_nic(view.nic(each.nic))
@@ -79,6 +81,7 @@ class Marks:
                     self._of_nic(view.nic(each.nic))
         elif kind in ("confirmed", "prefixes"):
             self._placed(view, rest)
+            self._had(said for said in (view.get(key),) if kind == "confirmed" and said is not None)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
         elif kind == "names" and (name := view.replaced[key][0]) is not None and view.get(key) is None:
@@ -91,6 +94,12 @@ class Marks:
     def _of_nic(self, nic: Nic | None) -> None:
         if nic is not None and nic.instance:
             self._marked[nic.cluster, nic.instance] = None
+
+    def _had(self, said: Iterable[Confirmed]) -> None:
+        """Mark the instances of which nodes have endpoints from before a restore."""
+        for each in said:
+            for had in each.had:
+                self._marked[had.cluster, had.instance] = None
 
     def _placed(self, view: View, node: str) -> None:
         self._placements(view, view.members("placed", node))

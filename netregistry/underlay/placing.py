@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import FIRST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
+from netregistry.model.underlay import MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
 from netregistry.stores.base import LARGEST, MOST, commit_size
-from netregistry.underlay import names, saga, sight
+from netregistry.underlay import healing, names, saga, sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,15 @@ class Placing:
             return
         before: Placement = draft.get(key) or Placement(cluster, instance)
         guest = sight.guest(draft, cluster, instance)
-        after = saga.step(before, guest, self._world(underlay))
+        if any(keys.speakers(node) in draft.view.unreadable for node in guest.nodes):
+            return  # nobody knows what is to speak for it
+        world = self._world(underlay)
+        found, left = healing.regained(draft, before, guest.nodes, underlay.rests, world.served)
+        begun = before if found == before else found._replace(generation=before.generation + 1)
+        after = saga.step(begun, guest, world)
+        for node, said in left.items():
+            draft.expect(keys.confirmed(node))
+            draft.put(keys.confirmed(node), said)
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)
@@ -203,12 +211,3 @@ def instances(draft: Draft, nics: Iterable[str]) -> list[tuple[str, str]]:
     """Give the instances of NICs, each once: clusters and names."""
     found = (draft.nic(nic) for nic in nics)
     return list(dict.fromkeys((nic.cluster, nic.instance) for nic in found if nic is not None and nic.instance))
-
-
-def healed(prefix: NodePrefix, generation: int, addresses: Iterable[str]) -> NodePrefix:
-    """Give a prefix that is behind what its node says of it: the registry was restored from a copy that is older."""
-    numbers = [number for each in addresses if (number := prefix.number_of(each)) >= FIRST]
-    after = prefix._replace(next=max([prefix.next, *(number + 1 for number in numbers)]))
-    return (
-        after._replace(generation=max(prefix.generation, generation) + 1) if generation > prefix.generation or after != prefix else prefix
-    )
