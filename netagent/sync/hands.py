@@ -22,7 +22,7 @@ from netcommon.lifecycle.push import (
     retain,
 )
 from runtime import underlay
-from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain
+from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain, escaped
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
 
@@ -73,6 +73,8 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         return did._replace(touched=keep_network(node, network_of(uuid, job.revision, job.value)))
     elif isinstance(job, DropNetwork):
         return did._replace(up=bool(drop_network(node, uuid)))
+    elif isinstance(job, SetUnderlay) and isinstance(problem := job.value.get("problem"), str):
+        return did._replace(refused=escaped(problem[:300]))  # what is there stays
     elif isinstance(job, SetUnderlay):
         underlay.write(node.paths, underlay.underlay_of(uuid, job.revision, job.value))
     elif isinstance(job, DropUnderlay):

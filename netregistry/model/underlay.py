@@ -46,6 +46,16 @@ def _zone(text: str) -> str:
     return found
 
 
+def _part(text: str) -> str:
+    found = IPv6Network(validate.prefix(text, "", AF_INET6))
+    if found.prefixlen != EACH or not any(found.subnet_of(each) for each in UNICAST):
+        raise ValueError
+    return str(found)
+
+
+PartOrNone = Annotated[str, Text(_part, "a node's /64 of the site's prefix: \"fd12:3456:789a:4::/64\"", True)]
+
+
 def _label(text: str) -> str:
     found = domain(text)
     if "." in found or "_" in found or len(found) > LONGEST_KIND:
@@ -90,6 +100,13 @@ class Underlay(NamedTuple):
     def of(self, number: int) -> str:
         """Give the /64 of a number."""
         return f"{IPv6Address(int(self.network.network_address) + (number << EACH))}/{EACH}"
+
+    def number_of(self, prefix: str) -> int:
+        """Give the number of a /64; -1 for one that is none of the site's."""
+        found = IPv6Network(prefix)
+        if found.prefixlen != EACH or not found.subnet_of(self.network):
+            return -1
+        return int(found.network_address) - int(self.network.network_address) >> EACH
 
 
 class RegistryId(NamedTuple):
@@ -160,19 +177,63 @@ class There(NamedTuple):
     """Which addresses of the underlay are there on a node, as it says.
 
     ``generation``: of what it was told last, and has done (NodePrefix). ``arriving``: instances that are on their way to it by the files
-    of Ganeti's KVM driver, of which none of its NICs need tell yet.
+    of Ganeti's KVM driver, of which none of its NICs need tell yet. ``prefix``:
+    that it has, whoever has given it; "" for none, or where it does not say so.
     """
 
     generation: Annotated[int, Between(0, 1 << 62)] = 0
     addresses: Annotated[tuple[kinds.Address, ...], Most(MOST_ADDRESSES)] = ()
+    prefix: PartOrNone = ""
+    arriving: Annotated[tuple[kinds.Instance, ...], kinds.Fifty] = ()
+
+
+class Had(NamedTuple):
+    """Hold an endpoint as a node was told of it, by this registry or by what that was before a restore."""
+
+    cluster: kinds.Cluster
+    instance: kinds.Instance
+    kind: Kind
+    address: kinds.Address
+    retired: bool = False  #: no name led to it any more
+
+
+class Said(NamedTuple):
+    """Hold what a node says of the underlay: There, and with its first word in an epoch the endpoints that it has.
+
+    ``epoch``: in which it was told them; only who the registry does not know says that.
+    """
+
+    generation: Annotated[int, Between(0, 1 << 62)] = 0
+    addresses: Annotated[tuple[kinds.Address, ...], Most(MOST_ADDRESSES)] = ()
+    prefix: PartOrNone = ""
+    had: Annotated[tuple[Had, ...], Most(MOST_ADDRESSES)] = ()
+    epoch: kinds.NameOrNone = ""
     arriving: Annotated[tuple[kinds.Instance, ...], kinds.Fifty] = ()
 
 
 class Confirmed(NamedTuple):
-    """The latest that a node has said of its addresses, of those in its prefix. ``epoch``: in which that was."""
+    """The latest that a node has said of its addresses, of those in its prefix. ``epoch``: in which that was.
+
+    ``had``: endpoints that it has had before that epoch, and of which no placement is left or made again yet: they stay there.
+    """
 
     epoch: str
     there: There = There()
+    had: tuple[Had, ...] = ()
+
+
+class Opened(NamedTuple):
+    """Say since when /64s may be given in an epoch: nodes have a while from then on to say which ones they have; 0: none can have any."""
+
+    epoch: str
+    since: float = 0.0
+
+
+class Stranger(NamedTuple):
+    """The /64 that a node says it has which the registry does not know; it is nobody else's. ``time``: when it has said so."""
+
+    prefix: str
+    time: float
 
 
 class Endpoint(NamedTuple):

@@ -9,7 +9,7 @@ from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, dump, read
 from netregistry.model.nic import Report
 from netregistry.model.node import About, Reports
-from netregistry.model.underlay import Kinds, There
+from netregistry.model.underlay import Kinds, Said
 from netregistry.refusal import Refused
 from netregistry.request import revision
 from netregistry.stores.base import LARGEST, LONGEST_VALUE, Delete, Expect, Put, commit_size
@@ -35,7 +35,7 @@ class Reporting(NamedTuple):
     nics: Annotated[tuple[Report, ...], kinds.Fifty] = ()
     removed: Annotated[tuple[kinds.Uuid, ...], kinds.Fifty] = ()  #: NICs of which it has no report any more
     about: About | None = None
-    underlay: There | None = None  #: which addresses of the underlay are there on the node
+    underlay: Said | None = None  #: what it has of the underlay
 
 
 class Spoken(NamedTuple):
@@ -49,6 +49,8 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     body, spoken = _spoken(body)
     wanted = read(Reporting, body)
     node, key = view.node(who.name), keys.reports(who.name)
+    if who.role == "node" and node is None and wanted.underlay is not None and wanted.underlay.prefix:
+        return following.strange(view, who, wanted.underlay, revision(view.epoch, wanted.after), now)
     if who.role != "node" or node is None:
         raise Refused("forbidden", f"{who.role} {who.name!a:.80} is no node that has joined", master="node")
     if wanted.about is not None and len(dump(wanted.about)) > LONGEST_ABOUT:
@@ -78,6 +80,8 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
         # what was planned without these reports is planned anew: it may give out what a guest has
         tests.append(Expect(keys.LEDGER, view.at(keys.LEDGER)))
         changes.append(Put(keys.LEDGER, dump(view.ledger)))
+    if view.underlay is None and keys.UNDERLAY not in view.unreadable:
+        changes += following.kept(view, node.uuid, wanted.underlay)
     if any(isinstance(each, Put) and len(each.value) > LONGEST_VALUE for each in changes):
         detail = (
             f"what speaks for guests on this node would have more than {LONGEST_VALUE} bytes: fewer kinds of endpoints, or fewer guests"

@@ -12,7 +12,7 @@ from netregistry.model import keys
 from netregistry.model.underlay import LAST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
 from netregistry.stores.base import LARGEST, MOST, checked, commit_size
-from netregistry.underlay import names, renaming, saga, sight
+from netregistry.underlay import healing, names, renaming, saga, sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,15 @@ class Placing:
             return
         before: Placement = draft.get(key) or Placement(cluster, instance)
         guest = sight.guest(draft, cluster, instance)
-        after = saga.step(before, guest, self._world(underlay))
+        if any(keys.speakers(node) in draft.view.unreadable for node in guest.nodes):
+            return  # nobody knows what is to speak for it
+        world = self._world(underlay)
+        found, left = healing.regained(draft, before, guest.nodes, underlay.rests, world.served)
+        begun = before if found == before else found._replace(generation=before.generation + 1)
+        after = saga.step(begun, guest, world)
+        for node, said in left.items():
+            draft.expect(keys.confirmed(node))
+            draft.put(keys.confirmed(node), said)
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)

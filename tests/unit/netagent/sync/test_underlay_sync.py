@@ -243,9 +243,9 @@ def test_what_could_not_be_looked_at_is_looked_at_again(laid: Laid) -> None:
 
 
 def test_what_the_service_refuses_of_it_holds_up_nothing_else(laid: Laid) -> None:
-    laid.standing = Standing(1, (OWN,))
     laid.here[NICS[0]] = Local(Report(NICS[0], "running", "tap0"), {}, ganeti=True, endpoints=("console",))
     laid.met()
+    laid.standing = Standing(1, (OWN,))
     laid.tell(UnderlayMarked(), Marked(NICS[0]))
     laid.passes(1.0)
     sent: list[Any] = []
