@@ -117,7 +117,7 @@ def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
     if prefix is None:
         return []
     own = tuple(each for each in there.addresses if ":" in each and prefix.number_of(each) >= 0)
-    if not first and there.generation > prefix.generation:
+    if there.generation > prefix.generation:
         raise Invalid("underlay.generation", there.generation, f"at most {prefix.generation}, of the latest that the node was told")
     had = healing.lost(draft, node, prefix, there.had) if before is None or first else before.had
     now = Confirmed(draft.view.epoch, There(there.generation, own, there.prefix, there.arriving), had)

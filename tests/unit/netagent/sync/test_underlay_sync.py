@@ -203,12 +203,12 @@ def test_what_is_there_is_confirmed_once(laid: Laid) -> None:
 def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid) -> None:
     """Also to a registry that had them before a restart."""
     was = {"generation": 1, "addresses": [OWN], "arriving": ["web1"]}
-    laid.standing = Standing(1, (OWN,), ("web1",))
+    laid.standing = Standing(1, (OWN,), arriving=("web1",))
     laid.met(has=was)
     laid.told(line())
     laid.passes(5.0)
     assert not [each for each in laid.asked if isinstance(each, Send)]
-    laid.standing = Standing(1, (OWN,), ("web1", "web2"))
+    laid.standing = Standing(1, (OWN,), arriving=("web1", "web2"))
     laid.tell(UnderlayMarked())
     assert laid.sends()["underlay"] == {**was, "arriving": ["web1", "web2"]}
     laid.standing = Standing(1, (OWN,))

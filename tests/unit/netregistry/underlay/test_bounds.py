@@ -31,8 +31,12 @@ def test_an_address_that_no_registry_can_have_given_is_not_believed(site: Site, 
     site.local.view.epoch = epoch
     response = site.report(site.who[1], underlay={"generation": 1, "addresses": [before.at(number)]})
     assert response.status == 200 and site.prefix(1) == before and site.local.view.unreadable == {}
+    site.confirms(0, 2)
+    for seconds in (0, 61):  # after a restore nodes have a minute to say what they have
+        site.passes(seconds)
     site.who.append(site.join(3))
     site.lives(3)
+    site.passes(0)
     assert site.prefix(3) is not None, "who joins later has a prefix"
     site.says(1, nic, "running")
     site.confirms(1)
