@@ -126,7 +126,7 @@ def _endpoints(node: Node, nic: Nic, log: Log, ends: bool = False) -> dict[str, 
         return {}
     from netcommon.lifecycle.underlay import variables
 
-    return variables(node, nic.instance, log, ends)
+    return variables(node, nic.instance, log, ends, nic.uuid)
 
 
 def _said(value: object) -> str:

@@ -6,14 +6,17 @@ the node has an address to speak from without a route. Nothing goes that neither
 
 from __future__ import annotations
 
+import os
+
 from netcommon.lifecycle import execute
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, inherit, replaced, to_json
 from netcommon.operations.underlay import answering
 from netcommon.plan.underlay import plan
-from runtime import membership, underlay, underlay_record
+from runtime import ganeti, membership, underlay, underlay_record
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, RecordUnreadable
 from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.wanted import read as read_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
-    from runtime.underlay import Underlay
+    from runtime.underlay import Endpoint, Underlay
     from runtime.underlay_record import UnderlayRecord
 
     #: Tells whether an operation that does not hold any more, for this reason, is made again; None: nobody looks at it.
@@ -63,19 +66,21 @@ def known_of(node: Node) -> Underlay | None:
     return known if known is not None and member is not None and member.uuid == known.node else None
 
 
-def variables(node: Node, instance: str, log: Log, ends: bool = False) -> dict[str, str]:
+def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str = "") -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
     For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to. ``ends``: what listens there is to
     end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
+    ``uuid``: of the NIC for which they are told; of two guests of one name they are those of its guest.
     """
     try:
         known = known_of(node)
+        ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
+        ours = _of_guest(node, instance, uuid, ours) if ours else []
     except (HostRefused, RecordTooNew, RecordUnreadable) as error:
         log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
         return {}
     found: dict[str, str] = {}
-    ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
     for each in sorted(ours, key=lambda each: each.state == RETIRED):
         if each.state == RETIRED and not ends:
             continue
@@ -83,6 +88,21 @@ def variables(node: Node, instance: str, log: Log, ends: bool = False) -> dict[s
         found.setdefault(f"{start}_ADDRESS", each.address)
         found.setdefault(f"{start}_NAME", each.name)
     return found
+
+
+def _of_guest(node: Node, instance: str, uuid: str, endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Give those of the endpoints of guests of one name that are of the guest of a NIC: a Ganeti cluster's, or another one of this node.
+
+    The registry's word for the NIC counts, then its definition on this node, then what Ganeti runs here.
+    """
+    clusters = [each for each in endpoints if each.cluster]
+    others = [each for each in endpoints if not each.cluster]
+    if uuid and read_wanted(node.paths, uuid, [], readonly=True).tags is not None:
+        return clusters
+    ganetis = bool(ganeti.has_runtime(node.paths, instance))
+    if uuid and os.path.exists(f"{node.paths.definitions}/{uuid}.toml"):
+        return others or ([] if ganetis else clusters)
+    return clusters or others if ganetis else others or clusters
 
 
 def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, paced: Paced = lambda _operation: True) -> Held:

@@ -120,6 +120,40 @@ def test_it_may_be_there_before_the_address_and_before_the_guest(node: Node, out
             wait_until(lambda: greeting(outside, address(0)) == BANNER, 20, "the guest's screen is there")
 
 
+def test_a_port_that_is_taken_is_served_as_soon_as_it_is_free(node: Node, outside: Namespace, tmp_path: Path) -> None:
+    """As by the consoles before, which are just ending. It is said once."""
+    give(Paths(), 0)
+    held()
+    errors = tmp_path / "errors"
+    other = socket.create_server((address(0), 5900), family=socket.AF_INET6)
+    with qemu("web0"), other, errors.open("wb") as file:
+        made = subprocess.Popen([CONSOLES, "--socket", VNC], stdin=subprocess.DEVNULL, stderr=file)
+        try:
+            wait_until(lambda: b"in use" in errors.read_bytes(), 20, "it has found the port taken")
+            last = os.stat(Paths().lib + "/underlay.json").st_mtime_ns
+            other.close()
+            wait_until(lambda: greeting(outside, address(0)) == BANNER, 20, "the guest's screen is there")
+            assert os.stat(Paths().lib + "/underlay.json").st_mtime_ns == last and errors.read_bytes().count(b"in use") == 1
+        finally:
+            made.kill()
+            made.wait()
+
+
+def test_of_two_guests_of_one_name_none_is_anothers(node: Node, outside: Namespace) -> None:
+    """A socket is found by the name alone, so it is to be said whose it is."""
+    join(Paths())
+    two = [endpoint(0), endpoint(1, instance="web0", cluster="gnt.example.com")]
+    underlay.write(Paths(), underlay.underlay_of(NODES[0], f"{EPOCH}:1", said(*two, endpoint(2))))
+    held()
+    with qemu("web0"), qemu("web2"):
+        with process(CONSOLES, "--socket", VNC):
+            wait_until(lambda: greeting(outside, address(2)) == BANNER, 20, "a guest whose name is its own is served")
+            assert greeting(outside, address(0)) == greeting(outside, address(1)) == b""
+        with process(CONSOLES, "--socket", VNC, "--cluster", "gnt.example.com"):
+            wait_until(lambda: greeting(outside, address(1)) == BANNER, 20, "a cluster's guests are served")
+            assert greeting(outside, address(0)) == greeting(outside, address(2)) == b""
+
+
 @pytest.mark.parametrize("said", ["[::]:77", ":77"], ids=["::", "0.0.0.0"])
 def test_a_vnc_bind_address_of_all_is_at_the_endpoint_too(node: Node, outside: Namespace, said: str) -> None:
     """On the port that Ganeti has given the guest, and on all other addresses of the node. ``said``: what Ganeti makes of it for QEMU."""
