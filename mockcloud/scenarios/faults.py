@@ -321,6 +321,7 @@ FAULTS: dict[str, Fault] = {
         _away,
         _reached,
         False,
+        own=True,
     ),
     "backup": Fault("Copy the registry.", {}, _copy, None, False, own=True),
     "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False, own=True),

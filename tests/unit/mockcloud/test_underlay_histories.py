@@ -394,6 +394,11 @@ def test_whatever_goes_wrong_heals(tmp_path: Path, fault: str, given: dict[str, 
         ('zone = "hosts.example.com"', "scenario:1: underlay: expected prefix = a text"),
         ('prefix = "fd12::/64"', "scenario:2: prefix = 'fd12::/64': expected an IPv6 prefix of /48 to /60"),
         (f'prefix = "{SITE}"\nservers = 9', "scenario:3: servers = '9': expected a whole number from 1 to 4"),
+        ("", "scenario:1: underlay: expected prefix = a text"),
+        (
+            f'prefix = "{SITE}"\n[networks.blue]\nsubnet6 = "fd12:3456:789a:7::/64"',
+            "scenario:2: prefix = 'fd12:3456:789a::/60': expected a prefix beside",
+        ),
         (f'prefix = "{SITE}"\ncolour = 9', "scenario:3: unknown setting colour; known: minimum_age, others, prefix"),
     ],
 )
@@ -403,6 +408,27 @@ def test_an_underlay_that_is_none_is_refused(said: str, says: str) -> None:
     assert says in str(refused.value)
     with pytest.raises(ScenarioInvalid, match=r"expected a table \[underlay\]"):
         parsed("underlay = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "says"),
+    [
+        (
+            "nodes = 17\n",
+            f'prefix = "{SITE}"',
+            "scenario:3: prefix = 'fd12:3456:789a::/60': expected a shorter one: there are 17 nodes, and 16",
+        ),
+        ("etcd = 3\n", f'prefix = "{SITE}"\nservers = 2', "scenario:4: servers needs a registry in this process: expected no etcd = 3"),
+        ("etcd = 3\n", f'prefix = "{SITE}"\n[[steps]]\nfault = "names"', "scenario:5: names needs a registry in this process"),
+    ],
+)
+def test_what_its_registry_cannot_have_is_refused_with_its_line(before: str, said: str, says: str) -> None:
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(f"{before}[underlay]\n{said}\n")
+    assert str(refused.value).startswith(says)
+    with pytest.raises(ScenarioInvalid, match=r"scenario:2: names needs name servers: expected a table \[underlay\]"):
+        parsed('[[steps]]\nfault = "names"\n')
+    assert parsed(f'[underlay]\nprefix = "{SITE}"\n[[steps]]\nfault = "names"\n').steps[0].what == "names"
 
 
 # -- what is drawn
@@ -462,6 +488,9 @@ def test_a_cloud_is_made_with_an_underlay(run: Mockcloud) -> None:
         (("--underlay", "192.0.2.0/24"), 64, "expected an IPv6 prefix of /48 to /60"),
         (("--underlay", SITE, "--zone", "a b"), 64, "zone"),
         (("--zone", ZONE), 2, "give both"),
+        (("--underlay", ""), 64, "--underlay='': expected PREFIX, or no such option"),
+        (("--underlay", SITE, "--zone", ""), 64, "--zone='': expected ZONE, or no such option"),
+        (("--registry", ""), 64, "--registry='': expected SOCKET|URL|etcd:N, or no such option"),
     ],
 )
 def test_bad_input_is_refused_and_begins_no_cloud(run: Mockcloud, words: tuple[str, ...], status: int, says: str) -> None:
