@@ -43,6 +43,7 @@ from netagent.sync.messages import (
 )
 from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
+from netcommon.lifecycle import execute
 from netregistry.request import new_id
 from runtime.errors import NetcommonError
 from runtime.folder import Folder
@@ -142,6 +143,7 @@ class Sync:
         self._about_timer: Timer | None = None
         self._again_timer: Timer | None = None
         self._crowd = 0
+        self._untold = ""  # why it cannot be told which addresses of the underlay are there
         self._open: dict[Key, Callable[[str], Event]] = {}  # what workers are at -> what is so where they cannot do it
 
     def start(self) -> None:
@@ -282,7 +284,20 @@ class Sync:
     def _look(self, request: Look, worker: Worker) -> Event:
         what = about(worker.node.host.view(), self.node) if request.about else None
         found = local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
-        return found._replace(underlay=_standing(worker)) if request.underlay else found
+        return found._replace(underlay=self._standing(worker)) if request.underlay else found
+
+    def _standing(self, worker: Worker) -> Standing | None:
+        """Give what of the underlay is there; None where that cannot be told, which keeps nothing else untold. Say why once."""
+        from netcommon.lifecycle.underlay import seen  # where the registry has an underlay
+
+        try:
+            found, why = Standing(*seen(worker.node, execute.once(worker.node))), ""
+        except NetcommonError as error:
+            found, why = None, str(error)
+        if why and why != self._untold:
+            self._around.log.warning(f"which addresses of the underlay are there cannot be told: {why}")
+        self._untold = why
+        return found
 
     def _survey(self, worker: Worker) -> Event:
         return local.surveyed(worker.node, hands.applied)
@@ -342,12 +357,6 @@ class Sync:
         metrics.gauge("netcommon_registry_refused", float(len(machine.wishes.refused(NIC))))
         metrics.gauge("netcommon_registry_unknown", float(len(machine.ownership.foreign)))
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
-
-
-def _standing(worker: Worker) -> Standing:
-    from netcommon.lifecycle.underlay import seen  # where the registry has an underlay
-
-    return Standing(*seen(worker.node, worker.node.host.view()))
 
 
 def _incarnation(state: str, chance: random.Random) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netagent.reconcile.keyed_pool import Key
-from netagent.reconcile.repair_policy import LAST, Repairs
+from netagent.reconcile.repair_policy import LAST, OFF, Repairs
 from runtime import underlay, underlay_record
 from runtime.errors import NetcommonError
 
@@ -45,6 +45,7 @@ class Keeper:
         self._at = 0.0  # when the latest look began
         self._busy = self._again = False
         self._drifted: set[str] = set()  # what did not hold, and was to be made again by the latest look
+        self._told_of: set[str] = set()  # what the latest look has left as it is, and said so
         self._later = 0.0  # when what is left alone for a while is looked at again
 
     def look(self) -> None:
@@ -97,8 +98,9 @@ class Keeper:
         from netcommon.lifecycle.underlay import Held, hold  # what a node without an underlay need not have in memory
 
         self._later, self._drifted = 0.0, set()
+        before, self._told_of = self._told_of, set()
         try:
-            held = hold(worker.node, worker.log, self._judge)
+            held = hold(worker.node, worker.log, partial(self._judge, before), self._paced)
         except NetcommonError as error:
             held = Held(problem=str(error))
         self._loop.tell(partial(self._done, held))
@@ -110,8 +112,11 @@ class Keeper:
         self._later = 0.0
         self._done(Held(problem=why))
 
-    def _judge(self, operation: Operation, why: str) -> bool:
-        """Tell whether what does not hold is made again, and say so. In a worker's thread."""
+    def _judge(self, before: set[str], operation: Operation, why: str) -> bool | None:
+        """Tell whether what does not hold any more is made again, and say so. In a worker's thread.
+
+        ``before``: what was said by the look before, and is not said again.
+        """
         metrics, what = self._state.metrics, f"{operation.describe()}: {why}"
         metrics.count("netcommon_drift_total", kind=operation.KIND)
         verdict = self._repairs.judge(UNDERLAY, operation.KIND, operation.identity())
@@ -120,11 +125,24 @@ class Keeper:
             self._log.warning(f"drift repaired: {what}" + (f", though {verdict.why}" if verdict.why else ""))
             return True
         if verdict.again:
-            self._later = min(self._later or verdict.again, verdict.again)
+            self._look_again(verdict.again)
         if verdict.why:
-            self._log.warning(f"not repaired, {verdict.why}: {what}")
+            text = f"not repaired, {verdict.why}: {what}"
+            self._told_of.add(text)
+            if text not in before:
+                self._log.warning(text)
             metrics.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
-        return False
+        return None if self._repairs.policy(operation.KIND) == OFF else False
+
+    def _paced(self, operation: Operation) -> bool:
+        """Tell whether what was never there is tried now: at once, and after a failure when its pause is over. In a worker's thread."""
+        again = self._repairs.paused(UNDERLAY, operation.identity())
+        if again:
+            self._look_again(again)
+        return not again
+
+    def _look_again(self, when: float) -> None:
+        self._later = min(self._later or when, when)
 
     def _done(self, held: Held) -> None:
         before, self._held, self._busy = self._held, held, False
@@ -135,10 +153,11 @@ class Keeper:
         self._repairs.held(UNDERLAY, [operation.identity() for operation in repaired])
         if held.failed:
             again = self._repairs.failed(UNDERLAY, [operation.identity() for operation in held.failed], LAST)
-            self._later = min(self._later or again, again)
+            self._look_again(again)
         if held.problem:
             self._state.alarms.set(UNDERLAY, held.problem[:LINE])
         else:
+            self._repairs.worked(UNDERLAY)
             self._state.alarms.clear(UNDERLAY)
         if before is None or (before.there, before.generation) != (held.there, held.generation):
             self.told()

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import Placement
+from netregistry.model.underlay import Confirmed, NodePrefix, Placement
+from netregistry.underlay import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,19 +71,22 @@ class Marks:
             for nic in (view.replaced[key][0], view.get(key)):
                 self._of_nic(nic)
         elif kind in LIVES or (kind == "reports" and _another_life(view, key)):
-            for seen in view.members("on", rest):
-                self._of_nic(view.nic(seen.rpartition("/")[2]))
-            self._placed(view, rest)
+            self._on(view, rest)
         elif kind == "speakers":
             for speakers in (view.replaced[key][0], view.get(key)):
                 for each in speakers.nics if speakers is not None else ():
                     self._of_nic(view.nic(each.nic))
         elif kind in ("confirmed", "prefixes"):
-            self._placed(view, rest)
+            if _gives_now(view.replaced[key][0], view.get(key)):
+                self._on(view, rest)  # those that wait for their first address are placed nowhere
+            else:
+                self._placed(view, rest)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
-        elif kind == "names" and (name := view.replaced[key][0]) is not None and view.get(key) is None:
-            self._placements(view, view.members("called", name.instance.lower()))  # another one of that name may have it now
+        elif kind == "names" and view.get(key) is None:
+            zone, _, freed = rest.partition("/")
+            for instance in names.instances(freed, zone):  # by its name: another one may have it now, whoever had it
+                self._placements(view, view.members("called", instance))
         elif kind == "zones":  # a name server may have the zone now without what was retired
             self._placements(view, view.members("uncleared"))
         elif kind == keys.UNDERLAY:
@@ -91,6 +95,12 @@ class Marks:
     def _of_nic(self, nic: Nic | None) -> None:
         if nic is not None and nic.instance:
             self._marked[nic.cluster, nic.instance] = None
+
+    def _on(self, view: View, node: str) -> None:
+        """Mark those that a node has reported, or that have something there."""
+        for seen in view.members("on", node):
+            self._of_nic(view.nic(seen.rpartition("/")[2]))
+        self._placed(view, node)
 
     def _placed(self, view: View, node: str) -> None:
         self._placements(view, view.members("placed", node))
@@ -109,3 +119,10 @@ def _another_life(view: View, key: str) -> bool:
     """Tell whether a node's reports are of another life than those before."""
     before, after = view.replaced[key][0], view.get(key)
     return (before.incarnation if before is not None else "") != (after.incarnation if after is not None else "")
+
+
+def _gives_now(before: object, after: object) -> bool:
+    """Tell whether a node can be given addresses now that could not be before: it has a prefix, or has said in this epoch what it has."""
+    if isinstance(after, Confirmed):
+        return not isinstance(before, Confirmed) or before.epoch != after.epoch
+    return isinstance(after, NodePrefix) and not after.freed and (not isinstance(before, NodePrefix) or before.freed > 0)

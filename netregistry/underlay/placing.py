@@ -93,10 +93,12 @@ class Placing:
     def _named(self, underlay: Underlay, after: Placement) -> int | None:
         """Let the names of a placement lead where they are to; give the zone's generation from then on, None where nothing has changed.
 
-        A name that another instance has stays that one's. Names of a zone that is the underlay's no more go.
+        A name that another instance has stays that one's. Names of a zone that is the underlay's no more go, and those of a migration to
+        what its node says is not there any more.
         """
         draft, zone = self._draft, underlay.zone
-        wanted = {keys.name(zone, name): each for name, each in names.wanted(after, zone).items()}
+        named = {keys.name(zone, name): each for name, each in names.wanted(after, zone).items()}
+        wanted = {key: each for key, each in named.items() if self._may_lead(key, each, after)}
         held = draft.members("names", after.cluster, after.instance)
         gone = [key for key in held if key not in wanted]
         put = {key: each for key, each in wanted.items() if self._leads_elsewhere(key, each, after)}
@@ -108,6 +110,13 @@ class Placing:
             draft.expect(key)
             draft.put(key, Name(each.address, each.node, generations[zone], after.cluster, after.instance))
         return generations.get(zone, 0) if generations else None
+
+    def _may_lead(self, key: str, each: Endpoint, after: Placement) -> bool:
+        """Tell whether a name may lead to an endpoint: it is there, or its guest's name leads there already."""
+        if saga.reached(each, self._there(each.node)):
+            return True
+        there: Name | None = self._draft.get(key)
+        return there is not None and there.address == each.address and each.node == after.leads
 
     def _leads_elsewhere(self, key: str, each: Endpoint, after: Placement) -> bool:
         there: Name | None = self._draft.get(key)

@@ -9,7 +9,9 @@ is known gives none.
 * **failed**: the node has it no more: the names of the migration go, and its endpoints there are retired.
 * **source gone**: the names lead to where it runs.
 
-Names never lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+No name comes to lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+Nor does one to an endpoint that is gone by what its node has said since: names of the migration go then, until it is there again. That of a
+guest which is nowhere else stays all the same: the address is nobody else's, and resolvers would remember that there is no such name.
 What is retired stays until every name server has the zone without its names, resolvers have forgotten them, and a minimum age is over. Then
 its node is told to remove it, and when that is confirmed it is forgotten.
 
@@ -115,7 +117,7 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
             if kind not in there and has_room(endpoints, node) and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
-    if _ready(before.leads, target, endpoints):
+    if _ready(before.leads, target, endpoints, world):
         leads = target
     elif target == before.incoming != leads:
         incoming = target  # it is on its way until names can lead to it
@@ -136,18 +138,23 @@ def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:
     return says if says or node in guest.running or node in guest.incoming else None
 
 
+def reached(each: Endpoint, there: There) -> bool:
+    """Tell whether an endpoint is there by what its node has said last, and not by what it has said once. ``there``: of its node."""
+    return each.state == "there" and each.address in there.addresses
+
+
 def _confirmed(each: Endpoint, world: World) -> Endpoint:
     if each.state == "wanted" and each.address in world.there(each.node).addresses:
         return each._replace(state="there", since=world.now)
     return each
 
 
-def _ready(leads: str, target: str, endpoints: Iterable[Endpoint]) -> bool:
+def _ready(leads: str, target: str, endpoints: Iterable[Endpoint], world: World) -> bool:
     """Tell whether names can lead to another node: all is there that is wanted, or they lead nowhere now, or will."""
     live = [each for each in endpoints if each.live]
     if not any(each.node == leads and each.state == "there" for each in live):
         return True
-    return all(each.state == "there" for each in live if each.node == target)
+    return all(reached(each, world.there(each.node)) for each in live if each.node == target)
 
 
 def _used(each: Endpoint, used: Mapping[str, tuple[str, ...] | None]) -> bool:

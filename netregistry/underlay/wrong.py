@@ -13,7 +13,7 @@ from runtime.moment import local_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from netregistry.model.underlay import Name, Placement
+    from netregistry.model.underlay import Confirmed, Endpoint, Name, Placement
     from netregistry.view import View
 
 LOOKING = Identity("reader")
@@ -39,10 +39,8 @@ def of(view: View, placement: Placement, now: float) -> Iterator[str]:
     if twice and placement.leads in guest.running:
         yield f"{whose}: it runs on {_named(view, twice)}, too; its names lead to {_named(view, (placement.leads,))}"
     for each in placement.endpoints:
-        late = each.state == "wanted" and now - each.since > LATE
-        if late and sight.heard(draft, each.node):
-            where, since = _named(view, (each.node,)), local_time(each.since)
-            yield f"{whose}: node {where} does not say that it has {each.address}, since {since}: netcommon agent status, on that node"
+        if sight.heard(draft, each.node) and (what := _missed(view, each, now)):
+            yield f"{whose}: node {_named(view, (each.node,))} {what}: netcommon agent status, on that node"
     for node in dict.fromkeys((*guest.running, placement.incoming)):
         if why := _none_given(draft, placement, node, guest.kinds.get(node, ())):
             yield f"{whose}: node {_named(view, (node,))} {why}"
@@ -70,6 +68,15 @@ def of_zones(view: View) -> Iterator[str]:
             which = f"zone {zone}, which was the underlay's, is not emptied at DNS server {each.server}"
             at = f"it is at generation {each.generation} there, and to be at {there.generation}"
             yield f"{which}: {at}; what is retired waits: netcommon registry underlay quarantine --release {zone} waits no longer"
+
+
+def _missed(view: View, each: Endpoint, now: float) -> str:
+    """Say what a node says of an endpoint that should be there; "" where it is, or may be soon."""
+    said: Confirmed | None = view.get(keys.confirmed(each.node))
+    if each.state == "there" and said is not None and not saga.reached(each, said.there):
+        return f"says that {each.address} is not there any more"
+    late = each.state == "wanted" and now - each.since > LATE
+    return f"does not say that it has {each.address}, since {local_time(each.since)}" if late else ""
 
 
 def _named(view: View, nodes: Iterable[str]) -> str:

@@ -15,12 +15,14 @@ from netcommon.lifecycle.context import Clock, open_node
 from netcommon.lifecycle.underlay import hold
 from netcommon.log import recording
 from netcommon.settings.model import Settings
+from runtime import underlay
 from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
 from tests.support.bootstrap import ROOT
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
-from tests.support.node_underlay import PREFIX, address, give
+from tests.support.node_underlay import EPOCH, PREFIX, address, endpoint, give, join, said
+from tests.support.registry import NODES
 from tests.support.rundoor import rundoor
 
 EXAMPLES = ROOT / "examples/endpoints"
@@ -95,6 +97,18 @@ def test_a_guests_screen_is_at_its_endpoint(node: Node, outside: Namespace) -> N
         held()
         wait_until(lambda: greeting(outside, address(0)) == b"", 20, "of a guest that has gone there is none")
         assert greeting(outside, address(1)) == BANNER
+
+
+def test_nobody_is_served_at_an_address_that_is_retired(node: Node, outside: Namespace) -> None:
+    """It is there until it is forgotten, and no name leads to it any more; its guest may have come back to another one."""
+    join(Paths())
+    again = endpoint(1, instance="web0", name="web0.console.example")
+    for generation, endpoints in enumerate(([endpoint(0)], [endpoint(0, state="retired", name=""), again]), 1):
+        underlay.write(Paths(), underlay.underlay_of(NODES[0], f"{EPOCH}:{generation}", said(*endpoints, generation=generation)))
+    held()
+    with qemu("web0"), process(CONSOLES, "--socket", VNC):
+        wait_until(lambda: greeting(outside, address(1)) == BANNER, 20, "the guest's screen is there")
+        assert greeting(outside, address(0)) == b""
 
 
 def test_it_may_be_there_before_the_address_and_before_the_guest(node: Node, outside: Namespace) -> None:

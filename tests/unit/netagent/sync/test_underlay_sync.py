@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from netagent.sync.messages import Answered, AskNode, Failed, Failure, Hello, Li
 from netcommon.lifecycle.underlay import hold
 from netregistry.model.nic import Report
 from runtime import underlay
+from runtime.errors import HostRefused
 from tests.support.node_underlay import OWN, address, endpoint, join, marked, said
 from tests.support.registry import NODES
 from tests.support.service import Served
@@ -301,6 +303,38 @@ def test_a_guests_endpoint_comes_and_goes_with_it(agent: Agent, sim: Sim, servic
         again.marked(UUIDS[0])
         agent.until(lambda: reports(service)[UUIDS[0]]["state"] == "stopped", "its end is reported")
         assert "endpoints" not in reports(service)[UUIDS[0]]
+
+
+@pytest.mark.parametrize("refused", ["newer", "unreadable"])
+def test_nics_are_told_where_it_cannot_be_told_what_is_there(
+    agent: Agent, sim: Sim, service: Served, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the agent of a newer version has run since the boot; its record stays, and is told of once."""
+    service.client().change("PUT", "underlay", {"prefix": "fd12:3456:789a::/48", "zone": "hosts.example.com"})
+    join(sim.paths, NODES[0])
+    sim.settings = sim.settings._replace(nic={"endpoints": ("console",)})
+    record = Path(sim.paths.state, "underlay", f"{sim.node.identity.netns}.json")
+    record.parent.mkdir(parents=True)
+    record.write_text('{"schema":99}')
+
+    def refuse(*_given: object) -> None:
+        raise HostRefused("cannot read: Input/output error")
+
+    with monkeypatch.context() as patch:
+        if refused == "unreadable":
+            patch.setattr("runtime.underlay_record.read", refuse)
+        with agent.running() as sync:
+            agent.until(lambda: sync.machine.inbox.complete, "it is in step")
+            for _ in range(2):
+                sim.up(nic("bridged"))
+                sync.marked(UUIDS[0])
+                agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") == "running", "it runs")
+                sim.down(nic("bridged"))
+                sync.marked(UUIDS[0])
+                agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") != "running", "it does not")
+            assert f"confirmed/{NODES[0]}" not in service.everything(), "of what is there nothing is said"
+            assert record.read_text() == '{"schema":99}'
+    assert len([line for line in map(str, sim.lines) if "which addresses of the underlay are there cannot be told" in line]) == 1
 
 
 def test_the_file_is_the_registrys_word(sim: Sim) -> None:

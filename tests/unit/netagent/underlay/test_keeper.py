@@ -15,6 +15,7 @@ from netagent.observe.metrics import Metrics
 from netagent.reconcile.keyed_pool import Key
 from netagent.underlay.keeper import UNDERLAY, Keeper
 from netcommon.host.api.facts import AF_INET6, Address, Link
+from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddAddress, DeleteAddress
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
@@ -144,7 +145,27 @@ def test_the_settings_say_what_is_repaired(place: Place, policy: str) -> None:
     place.delete(OWN)
     place.passes(3)
     assert place.there == [address(0)]
-    assert any("the settings say to report it" in line for line in map(str, place.sim.lines)) == (policy == "report")
+    said = [line for line in map(str, place.sim.lines) if "the settings say to report it" in line]
+    assert len(said) == (policy == "report") and (UNDERLAY in place.alarms.active()) == (policy == "report")
+    place.passes(100)
+    assert len([line for line in map(str, place.sim.lines) if "the settings say to report it" in line]) == len(said), "once"
+    place.sim.host.execute([AddAddress(Address(AF_INET6, OWN, 128, 1))], stop=True)
+    place.keeper.changed()
+    place.passes(3)
+    assert place.alarms.active() == {}
+
+
+@pytest.mark.parametrize("policy", ["on", "report", "off"])
+def test_what_has_failed_when_it_was_first_made_is_made(place: Place, policy: str) -> None:
+    """Whatever the settings say of what somebody deletes; and after a pause."""
+    place.state.settings = Settings(repair={"node-address": policy, "unreachable-rest": policy})
+    give(place.sim.paths, 0)
+    with place.sim.failing(0, Answer(105, "No buffer space available"), times=3):
+        place.keeper.look()
+        place.passes(0.2)
+        assert "No buffer space" in place.alarms.active()[UNDERLAY]
+        place.passes(5)
+    assert place.there == sorted([OWN, address(0)]) and is_rest_unreachable(place.sim.host.view()) and place.alarms.active() == {}
 
 
 def test_a_storm_of_events_is_a_look_a_second(place: Place) -> None:
@@ -194,8 +215,6 @@ def test_what_fails_is_tried_again_after_a_pause(place: Place) -> None:
     failing = True
 
     def refuse(request: object) -> Any:
-        from netcommon.host.api.host import Answer
-
         return Answer(12, "no memory") if failing and isinstance(request, AddAddress) else None
 
     place.sim.host.fail = refuse

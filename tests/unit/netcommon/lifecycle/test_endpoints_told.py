@@ -56,10 +56,20 @@ def test_each_kind_has_its_own(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_one_that_is_over_counts_last(sim: Sim, order: int) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_one_that_is_over_is_told_beside_no_other(sim: Sim, order: int, ends: bool) -> None:
     """A guest that came back soon has a new one, and the old one rests."""
     keep(sim, *[endpoint(1), endpoint(2, instance="web1", state="retired", name="")][::order])
-    assert variables(sim.node, "web1", sim.log) == CONSOLE
+    assert variables(sim.node, "web1", sim.log, ends) == CONSOLE
+
+
+def test_one_that_is_over_is_told_where_something_ends_and_nowhere_else(sim: Sim) -> None:
+    """Nothing begins to listen where no name leads, as for a guest that has just come back; what listens there may end by its address."""
+    keep(sim, endpoint(1, state="retired", name=""))
+    noted = [noting(sim, folder) for folder in ("ifup.d", "ifdown.d")]
+    sim.up(nic("bridged"))
+    sim.down(nic("bridged"))
+    assert [each.read_text() for each in noted] == [".\n", lines({**CONSOLE, "NETCOMMON_ENDPOINT_CONSOLE_NAME": ""})]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema":9}'])
