@@ -14,9 +14,9 @@ from netregistry.model.kinds import NO_SCOPE
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.model.underlay import Confirmed, Name, NodePrefix, Placement, Speakers, Underlay, Zone
+from netregistry.model.underlay import Confirmed, Given, Name, NodePrefix, Placement, Speakers, Underlay, Zone
 
-LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY = "ledger", "settings", "leader", "clock", "underlay"
+LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY, GIVEN = "ledger", "settings", "leader", "clock", "underlay", "given"
 
 LONGEST_SHOWN = 200  #: characters of an instance's name in a key
 
@@ -40,6 +40,7 @@ TYPES: dict[str, Any] = {
     SETTINGS: Settings,
     CLOCK: Clock,
     UNDERLAY: Underlay,
+    GIVEN: Given,
     "prefixes": NodePrefix,
     "speakers": Speakers,
     "confirmed": Confirmed,
