@@ -115,6 +115,12 @@ class RegistryId(NamedTuple):
     id: str
 
 
+class Given(NamedTuple):
+    """Say which number is the highest of the /64s that somebody had, and nobody has any more."""
+
+    highest: int = -1
+
+
 class NodePrefix(NamedTuple):
     """The /64 of a node. ``next``: the number of the next endpoint in it; it never goes back, and ends with LAST.
 
@@ -261,7 +267,9 @@ class Endpoint(NamedTuple):
 class Placement(NamedTuple):
     """Say where an instance's endpoints are. Its names lead to the node ``leads``, those of its migration to ``incoming``; "": to none.
 
-    ``left``: the node that they led to before, as long as that says that the guest runs there still. ``generation``: advanced by each step.
+    ``left``: the node that they led to before, as long as that says that the guest runs there still. ``refuted``: nodes that are not
+    followed, as long as the one from which they would take the guest goes on to say that it runs there. ``generation``: advanced by each
+    step.
     """
 
     cluster: str
@@ -271,6 +279,7 @@ class Placement(NamedTuple):
     incoming: str = ""
     left: str = ""
     endpoints: tuple[Endpoint, ...] = ()
+    refuted: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from netregistry.model.underlay import Kinds, Said
 from netregistry.refusal import Refused
 from netregistry.request import revision
 from netregistry.stores.base import LARGEST, LONGEST_VALUE, Delete, Expect, Put, commit_size
-from netregistry.underlay import following
+from netregistry.underlay import following, sight
 from netregistry.view import LIGHT
 
 if TYPE_CHECKING:
@@ -140,8 +140,11 @@ def _arrived(view: View, node: str, report: Report, now: float) -> tuple[str, fl
         return before.came_from, before.settles  # until the leader takes it away: this service's clock may be another one
     announced = before is not None and before.state == "incoming"
     if announced or report.mode == "routed":  # of a routed NIC Ganeti says nothing before its guest runs there
-        others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where)]
-        if len(others) == 1:
+        nic = view.nic(report.nic)
+        cluster = nic.cluster if nic is not None else ""
+        running = (where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where))
+        others = [where for where in running if not sight.foreign(view, cluster, where)]
+        if len(others) == 1 and not sight.foreign(view, cluster, node):
             return others[0], now + SETTLING
     return "", 0.0
 

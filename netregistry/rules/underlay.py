@@ -14,7 +14,7 @@ from netregistry.draft import Draft
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, read, read_fields, write
 from netregistry.model.history import Identity
-from netregistry.model.underlay import RELEASED, NodePrefix, Opened, Underlay, Zone
+from netregistry.model.underlay import RELEASED, Given, NodePrefix, Opened, Underlay, Zone
 from netregistry.refusal import Refused
 from netregistry.request import Done
 from netregistry.underlay import healing
@@ -44,17 +44,27 @@ def init(draft: Draft, part: Part) -> Done:
     before: Underlay | None = draft.get(keys.UNDERLAY)
     if before is None and "prefix" not in fields:
         raise Invalid("prefix", None, "a value: it is missing")
-    if before is not None and fields.get("prefix", before.prefix) != before.prefix:
-        detail = f"the underlay is {before.prefix} already, and nodes have their prefixes of it: there is one of a registry"
-        raise Refused("exists", detail, field="prefix")
     after = before._replace(**fields) if before is not None else Underlay(**fields)
-    if before is None:
+    if before is None or after.prefix != before.prefix:
+        if before is not None:
+            _is_nobodys(draft, before)
         _fits(draft, after)
         known = any(node.epoch not in ("", draft.view.epoch) for node in draft.view.all("nodes").values())
         draft.put(keys.OPENED, Opened(draft.view.epoch, draft.now if known else 0.0))  # they may have /64s of before a restore
     draft.put(keys.UNDERLAY, after)
     given(draft, islice(without(draft.view), AT_ONCE))
     return Done(200, keys.UNDERLAY, write(after))
+
+
+def _is_nobodys(draft: Draft, underlay: Underlay) -> None:
+    """Let another prefix take the place of one of which no node has anything. Raises Refused."""
+    unreadable = sum(keys.kind(key) == "prefixes" for key in draft.view.unreadable)
+    if nodes := len(draft.view.all("prefixes")) + unreadable:
+        remedy = "netcommon registry node forget NODE, and behind its quarantine it has none (netcommon registry underlay quarantine)"
+        detail = f"the underlay is {underlay.prefix}, and nodes have their /64s of it ({nodes}): another one takes its place when none has"
+        raise Refused("exists", f"{detail}. {remedy}", field="prefix")
+    if draft.get(keys.GIVEN) is not None:
+        draft.delete(keys.GIVEN)
 
 
 def _fits(draft: Draft, underlay: Underlay) -> None:
@@ -103,13 +113,14 @@ def _as_said(draft: Draft, underlay: Underlay, node: str) -> NodePrefix | None:
 
 
 def _free(draft: Draft, underlay: Underlay) -> Iterator[int]:
-    """Give the numbers that no node has or says it has: those behind the highest one first, so that what was given back rests longest."""
+    """Give the numbers that no node has or says it has: those that nobody has had first, so that what was given back rests longest."""
     if any(keys.kind(key) in UNSURE for key in draft.view.unreadable):
         return  # it may be of any number
     taken = healing.numbers(draft, underlay)
-    highest = max(taken, default=-1)
+    had: Given = draft.get(keys.GIVEN) or Given()
+    highest = max(*taken, had.highest, -1)
     yield from range(highest + 1, underlay.most)
-    yield from (number for number in range(min(highest, underlay.most)) if number not in taken)
+    yield from (number for number in range(min(highest + 1, underlay.most)) if number not in taken)
 
 
 def freed(draft: Draft, node: str) -> None:
@@ -195,12 +206,21 @@ def settle(draft: Draft, part: Part) -> Done:
     for key in ended:
         draft.expect(key)
         draft.delete(key)
+    _remember(draft, (view.all("prefixes")[key].number for key in ended))
     left = tuple(islice(orphans(view), AT_ONCE - len(ended)))
     for node in left:
         freed(draft, node)
     lacking = tuple(islice(without(view), AT_ONCE - len(ended) - len(left)))
     given(draft, lacking)
     return Done(200, "", {"given": len(lacking), "freed": len(left), "ended": len(ended)})
+
+
+def _remember(draft: Draft, numbers: Iterable[int]) -> None:
+    """Note that /64s were somebody's, which nobody has any more."""
+    before: Given = draft.get(keys.GIVEN) or Given()
+    highest = max((before.highest, *numbers))
+    if highest > before.highest and keys.GIVEN not in draft.view.unreadable:
+        draft.put(keys.GIVEN, Given(highest))
 
 
 def without(view: View) -> Iterator[str]:

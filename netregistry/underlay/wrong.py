@@ -26,18 +26,26 @@ def of(view: View, placement: Placement, now: float) -> Iterator[str]:
     whose = f"{placement.instance} of {placement.cluster}" if placement.cluster else placement.instance
     yield from (f"{whose}: {problem}" for problem in names.wrong(placement, zone))
     for name in names.wanted(placement, zone):
-        there: Name | None = view.get(keys.name(zone, name))
-        if there is not None and (there.cluster, there.instance) != (placement.cluster, placement.instance):
-            other = f"{there.instance} of {there.cluster}" if there.cluster else there.instance
+        has: Name | None = view.get(keys.name(zone, name))
+        if has is not None and (has.cluster, has.instance) != (placement.cluster, placement.instance):
+            other = f"{has.instance} of {has.cluster}" if has.cluster else has.instance
             yield f"{whose}: {name} is a name of {other}: rename one of them"
     draft = Draft(view, "", LOOKING, now)
     guest = sight.guest(draft, placement.cluster, placement.instance)
     beside = [node for node in guest.incoming if node not in (placement.leads, placement.incoming)]
     if beside and placement.incoming:
         yield f"{whose}: it comes to {_named(view, beside)}, too; the migration to {_named(view, (placement.incoming,))} is followed"
-    twice = [node for node in guest.running if node not in (placement.leads, placement.incoming, placement.left)]
+    settles = placement.left if guest.came.get(placement.leads) == placement.left else ""
+    twice = [node for node in guest.running if node not in (placement.leads, placement.incoming, settles, *placement.refuted)]
     if twice and placement.leads in guest.running:
         yield f"{whose}: it runs on {_named(view, twice)}, too; its names lead to {_named(view, (placement.leads,))}"
+    if refuted := [node for node in placement.refuted if node in guest.running or node in guest.incoming]:
+        own = _named(view, (placement.left if placement.leads in refuted else placement.leads,))
+        said = f"node {_named(view, refuted)} is not followed, as node {own} has gone on to say that it runs there"
+        yield f"{whose}: {said}: look where it runs; where {own} is dead: netcommon registry underlay fence {own}"
+    for node, state in sight.strangers(draft, placement.cluster, placement.instance).items():
+        of = there.cluster if (there := view.node(node)) is not None else ""
+        yield f"{whose}: node {_named(view, (node,))} of {of} says that it is {state} there, and is not followed: it is of another cluster"
     for each in placement.endpoints:
         if sight.heard(draft, each.node) and (what := _missed(view, each, now)):
             yield f"{whose}: node {_named(view, (each.node,))} {what}: netcommon agent status, on that node"
