@@ -138,9 +138,10 @@ def _arrived(view: View, node: str, report: Report, now: float) -> tuple[str, fl
         return "", 0.0
     if before is not None and before.state == "running":
         return before.came_from, before.settles  # until the leader takes it away: this service's clock may be another one
+    nic, said = view.nic(report.nic), view.get(keys.confirmed(node))
     announced = before is not None and before.state == "incoming"
+    announced = announced or (nic is not None and said is not None and nic.instance in said.there.arriving)
     if announced or report.mode == "routed":  # of a routed NIC Ganeti says nothing before its guest runs there
-        nic = view.nic(report.nic)
         cluster = nic.cluster if nic is not None else ""
         running = (where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where))
         others = [where for where in running if not sight.foreign(view, cluster, where)]
