@@ -55,6 +55,7 @@ def test_a_guest_that_plain_qemu_moves(site: Live, tmp_path: Path) -> None:
     measured.judge()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["it is cancelled", "the target is ended", "the target is killed"])
 def test_a_migration_that_fails(site: Live, tmp_path: Path, how: str) -> None:
     """The guest goes on where it was, and its name stays; the one of the migration goes."""
