@@ -93,6 +93,7 @@ def killed(site: Site) -> tuple[Act, Act]:
 FAULTS = pytest.mark.parametrize("fault", [agents, frozen, killed])
 
 
+@pytest.mark.sampled(3)
 @FAULTS
 @pytest.mark.parametrize("when", ["before it comes", "before it arrives"])
 def test_it_arrives_while_something_is_away(site: Site, asked: Poller, fault: Callable[[Site], tuple[Act, Act]], when: str) -> None:
@@ -109,6 +110,7 @@ def test_it_arrives_while_something_is_away(site: Site, asked: Poller, fault: Ca
     assert site.ends_at(site.second) < AFTER + PAUSES * (fault is killed)
 
 
+@pytest.mark.sampled(3)
 @FAULTS
 def test_it_fails_while_something_is_away(site: Site, asked: Poller, fault: Callable[[Site], tuple[Act, Act]]) -> None:
     """The name stays where it was, and what was made for the migration goes."""
