@@ -113,8 +113,9 @@ class Machine:
             self.outbox.about = True
             self._gathered = max(self._gathered, now + GATHER)
         elif isinstance(event, UnderlayMarked):
-            self.outbox.underlay = self.outbox.able
-            self._gathered = max(self._gathered, now + GATHER)
+            if self.outbox.able and not self.outbox.underlay:
+                self.outbox.underlay = True
+                self._gathered = max(self._gathered, now + GATHER)
         elif isinstance(event, Lost):
             self.ownership.begin(now)
         elif isinstance(event, Looked):

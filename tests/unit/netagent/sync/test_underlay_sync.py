@@ -216,6 +216,20 @@ def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid
     assert laid.sends()["underlay"] == {"generation": 1, "addresses": [OWN]}
 
 
+def test_marks_that_come_all_the_time_hold_up_nothing(laid: Laid) -> None:
+    """As where a node starts all its guests, one after the other."""
+    laid.met()
+    laid.told()
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+    laid.here[NICS[0]] = Local(Report(NICS[0], "running", "tap0"), {}, ganeti=True)
+    laid.tell(Marked(NICS[0]))
+    for _ in range(10):
+        laid.tell(UnderlayMarked())
+        laid.passes(0.1)
+    assert [each for each in laid.asked if isinstance(each, Send)]
+
+
 def test_a_restart_says_nothing_that_the_registry_has(laid: Laid) -> None:
     laid.standing = Standing(3, (OWN, address(0)))
     laid.met(has={"generation": 3, "addresses": [OWN, address(0)]})
