@@ -292,7 +292,7 @@ class Outbox:
 
     def can_tell_underlay(self, able: bool, whole: bool) -> None:
         """Take whether the service has an underlay, and takes the ``whole`` of it. What it was not told of NICs before is told then."""
-        self._whole, self.tried = whole, False
+        self._whole = whole
         if able and not self.able:
             self.dirty |= dict.fromkeys(self.told)
         self.able = self.underlay = able
@@ -331,7 +331,7 @@ class Outbox:
         """Take that nothing is known of what the registry has from us, nor of what it takes."""
         self.not_done()
         self.retry()
-        self.after, self.about, self._node_told, self.stated = "", True, {}, False
+        self.after, self.about, self._node_told, self.stated, self.tried = "", True, {}, False, False
         for uuid in self.told:
             self.dirty.setdefault(uuid)
         self.told = {}
