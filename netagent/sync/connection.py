@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netagent.sync.jobs import NEVER, UNDERLAY
-from netagent.sync.messages import Ask, Beat, List, Send
+from netagent.sync.messages import Ask, Beat, List, Send, Stray
 from netagent.sync.reading import Lie, revision_of
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class Connection:
             return False
         if isinstance(asked, Ask):
             return failure.kind in AGAIN and asked.method != "DELETE"
+        if isinstance(asked, Stray):
+            return failure.kind in AGAIN
         if isinstance(asked, List):
             return not self.listed  # a comparison is tried again much later
         return failure.kind not in (OTHERWISE if isinstance(asked, Send) else ("missing", "method"))

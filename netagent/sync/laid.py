@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+LARGEST = 600_000  #: bytes of a node's endpoints in one request
 
 
 class Had(NamedTuple):
@@ -43,8 +46,19 @@ class Standing(NamedTuple):
             found["arriving"] = list(self.arriving)
         if prefix and self.prefix:
             found["prefix"] = self.prefix
-            found |= {"had": [each._asdict() for each in self.had]} if first and self.had else {}
+            found |= {"had": list(_fitting(self.had))} if first and self.had else {}
         return found
+
+
+def _fitting(had: tuple[Had, ...]) -> Iterator[dict[str, Any]]:
+    """Give as many as have room in one request, those to which names lead first: a registry takes a mebibyte."""
+    room = LARGEST
+    for each in sorted(had, key=lambda each: each.retired):
+        said = each._asdict()
+        room -= len(json.dumps(said))
+        if room < 0:
+            return
+        yield said
 
 
 class UnderlayMarked(NamedTuple):

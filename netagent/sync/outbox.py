@@ -297,8 +297,6 @@ class Outbox:
 
     def can_tell_underlay(self, able: bool, whole: bool) -> None:
         """Take whether the service has an underlay, and takes the ``whole`` of it. What it was not told of NICs before is told then."""
-        if (able, whole) != (self.able, self._whole):
-            self.tried = False
         self._whole = whole
         if able and not self.able:
             self.dirty |= dict.fromkeys(self.told)

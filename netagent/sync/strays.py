@@ -65,7 +65,9 @@ class Strays:
         self._asking = Stray(self._request(), {"after": f"{self._line.epoch}:0", "underlay": said})
 
     def asking(self) -> Stray | None:
-        """Give what is to be said to the registry."""
+        """Give what is to be said to the registry; nothing that was to be said to another one."""
+        if self._asking is not None and self._asking.body["after"] != f"{self._line.epoch}:0":
+            self._asking = None
         return self._asking
 
     def answered(self) -> None:

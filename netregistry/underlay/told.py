@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from netregistry.model import keys
+from netregistry.model.underlay import FIRST
 from netregistry.underlay import names
 
 if TYPE_CHECKING:
@@ -65,7 +66,17 @@ def of(view: Known, node: str) -> dict[str, Any]:
     ]
     known = {each["address"] for each in shown}
     shown += [_had(each) for each in (said.had if said is not None else ()) if each.address not in known]
-    return {"generation": prefix.generation, "prefix": prefix.prefix, "endpoints": shown}
+    kept = _kept(view, node, prefix, said, placements)
+    return {"generation": prefix.generation, "prefix": prefix.prefix, "endpoints": shown} | ({"kept": kept} if kept else {})
+
+
+def _kept(view: Known, node: str, prefix: NodePrefix, said: Confirmed | None, placements: list[Placement]) -> list[str]:
+    """Give what stays on a node as it is, since a placement cannot be read that may be of it."""
+    if said is None or not any(keys.kind(key) == "endpoints" for key in view.unreadable):
+        return []
+    known = {each.address for placement in placements for each in placement.endpoints}
+    known |= {each.address for each in said.had}
+    return [each for each in said.there.addresses if each not in known and prefix.number_of(each) >= FIRST]
 
 
 def _had(each: Had) -> dict[str, Any]:

@@ -227,3 +227,32 @@ def test_one_that_nobody_can_read_is_no_reason_to_take_anything_away(site: Site)
     site.says(0, first, "running", drift=["x"])
     site.passes(1)
     assert site.names() == before and site.everything()[keys.speakers(NODES[0])] == damaged
+
+
+def test_a_placement_that_nobody_can_read_stays_on_its_node(site: Site) -> None:
+    for instance in ("web1", "web2"):
+        site.says(0, site.guest(instance), "running")
+    site.confirms(0)
+    first, second = (each["address"] for each in site.told(0)["endpoints"])
+    site.store.commit((), (Put(keys.placement("", "web1"), b"{"),))
+    site.local.catch_up()
+    told = site.told(0)
+    assert told["kept"] == [first] and [each["address"] for each in told["endpoints"]] == [second]
+
+
+def test_a_node_that_joins_again_says_first_what_it_has(site: Site) -> None:
+    """What the registry does not know yet of its addresses is given to none of its guests."""
+    nic = site.guest("web1")
+    restored(site, Put(keys.OPENED, dump(Opened("second"))))
+    for number in range(3):
+        site.report(site.who[number])
+    assert strange(site, 5, "fd12:3456:789a:4::/64") == 200
+    site.who += [node(number) for number in (3, 4, 5)]
+    site.join(5)
+    site.lives(5)
+    assert site.local.view.unheard() == (NODES[5],)
+    site.says(5, nic, "running")
+    assert site.placement("web1") is None
+    one = {"cluster": "", "instance": "web1", "kind": "console", "address": "fd12:3456:789a:4::1:7"}
+    first_word(site, 5, one)
+    assert states(site, "web1") == [("fd12:3456:789a:4::1:7", "there")] and site.prefix(5).next == FIRST + 8
