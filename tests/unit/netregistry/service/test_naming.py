@@ -17,8 +17,11 @@ from netregistry.service import publishing, serve
 from netregistry.service.limits import Limits
 from netregistry.service.naming import Naming
 from netregistry.service.registry import Registry
+from netregistry.stores import files
 from netregistry.stores.base import Put
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.transfer import write_all
+from netregistry.underlay import published
 from netregistry.zone import publisher
 from netregistry.zone.publisher import Publisher
 from tests.support.bootstrap import ROOT
@@ -34,8 +37,8 @@ NAME = f"web1.console.{ZONE}"
 class World(Site):
     """A site, and a service over the same store that leads and has names published."""
 
-    def __init__(self, *servers: str) -> None:
-        super().__init__()
+    def __init__(self, *servers: str, **more: Any) -> None:
+        super().__init__(**more)
         assert isinstance(self.store, SqliteStore)
         self.service = Registry(self.store, "1", Lines(), Limits(), lambda: self.time, lambda: self.time)
         self.naming = Naming(self.service, servers)
@@ -191,6 +194,29 @@ def test_the_registrys_id_is_that_of_its_first_authority_and_outlives_it() -> No
     one.authority("00000002", 3.0)
     again = one.naming.wanted()
     assert again is not None and again.owner == wanted[0].owner
+
+
+def test_a_restored_registry_is_the_same_one_in_another_epoch(tmp_path: Path) -> None:
+    """And what it is moved to is, too: all of it is written there."""
+    path, backup = (str(tmp_path / name) for name in ("registry.sqlite", "backup"))
+    files.begin(path)
+    world = World("a", store=SqliteStore(path))
+    world.lead()
+    world.authority("00000001", 5.0)
+    first = world.naming.wanted()
+    assert isinstance(world.store, SqliteStore)
+    world.store.backup(backup)
+    world.authority("00000002", 3.0)
+    world.store.close()
+    epoch = files.bring_back(backup, path)
+    moved = SqliteStore.create(":memory:", "moved")
+    with SqliteStore(path) as restored:
+        write_all(restored, moved)
+        for store in (restored, moved):
+            view = Registry(store, "1", Lines(), Limits(), lambda: world.time, lambda: world.time)
+            view.catch_up()
+            assert first is not None and published.registry_id(view.local.view) == first.owner == "00000001" * 2
+    assert first is not None and epoch != first.epoch
 
 
 def test_no_service_publishes_for_a_mock_cloud() -> None:
