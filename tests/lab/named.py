@@ -130,7 +130,7 @@ class Named(Followed):
         self.step("start, renamed", RENAMED, self.gnt(RENAMED, "start"), "node1")
 
     def crash(self) -> None:
-        """The guests' node dies; one fails over before the node is fenced, the other afterwards; then the node comes back. Raises Failed."""
+        """The guests' node dies; one fails over before it is fenced, the other afterwards; then it comes back. Raises Failed."""
         for guest in GUESTS:
             self.migrated(guest, "node2")
         master, node, dead = self.cluster.master, self.cluster.nodes["node2"], f"node2{DOMAIN}"
