@@ -149,7 +149,7 @@ class Followed:
                 right = len(found) == 1 or (len(found) == 2 and (moves or () in found))
             elif name == guest.moving and comes and (guest.told or len(found) > 1):
                 right = len(found) == 3 and found[0] == found[2] == () and self.on(found[1][0], comes)
-                right &= not moves or found[1] == self.now(guest.name)
+                right = right and (not moves or found[1] == self.now(guest.name))
             else:
                 right = len(found) == 1
             if wrong or not right:
