@@ -115,14 +115,15 @@ class Followed:
         if last.at > begun:
             self.took(Row(what, f"the command's end, to {'the name there' if last.addresses else 'no name'}", last.at - ended, bar))
         moved = [each for each in self.answers.said[guest.moving] if each.at > begun]
-        if moved and moved[0].addresses:
-            self.took(Row(what, "the name there, to none of the migration", moved[-1].at - last.at, PROMPT))
         watched = (each for node in self.cluster.nodes.values() if node.watch for each in node.watch.told)
         gone = max((each["at"] for each in watched if each.get("at", 0.0) > begun), default=0.0)
         if what == MIGRATE and last.at > begun and gone:
-            if moved and moved[0].addresses:
+            if moved:
                 self.took(Row(what, "the name of the migration there, to no tap on the source", gone - moved[0].at))
+                self.took(Row(what, "the name on the target, to no name of the migration", moved[-1].at - last.at, PROMPT))
             self.took(Row(what, "no tap on the source any more, to the name on the target", last.at - gone, PROMPT))
+        elif moved and gone:
+            self.took(Row(what, "no tap on the target any more, to no name of the migration", moved[-1].at - gone, PROMPT))
 
     def took(self, row: Row) -> None:
         """Keep a figure; it is a fault where it is above its bar."""
@@ -148,7 +149,7 @@ class Followed:
                 right = len(found) == 1 or (len(found) == 2 and (moves or () in found))
             elif name == guest.moving and comes and (guest.told or len(found) > 1):
                 right = len(found) == 3 and found[0] == found[2] == () and self.on(found[1][0], comes)
-                right &= not moves or found[1] == self.now(guest.name)
+                right = right and (not moves or found[1] == self.now(guest.name))
             else:
                 right = len(found) == 1
             if wrong or not right:

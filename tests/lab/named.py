@@ -125,12 +125,18 @@ class Named(Followed):
     def renamed(self) -> None:
         """A guest is given another name, and its console with it. Raises Failed."""
         self.step("shutdown", ROUTED, self.gnt(ROUTED, "shutdown", "--timeout=0"), "node1", running=False)
-        words = ("gnt-instance", "rename", "--no-name-check", "--no-ip-check", ROUTED.instance, RENAMED.instance)
+        words = (
+            "gnt-instance",
+            "rename",
+            "--no-ip-check",
+            ROUTED.instance,
+            RENAMED.instance,
+        )  # without a check of the name it asks a terminal
         self.step("rename", ROUTED, lambda: self.cluster.ganeti(*words), "", running=False, bar=IMPORTED)
         self.step("start, renamed", RENAMED, self.gnt(RENAMED, "start"), "node1")
 
     def crash(self) -> None:
-        """The guests' node dies; one fails over before the node is fenced, the other then; the node comes back. Raises Failed."""
+        """The guests' node dies; one fails over before it is fenced, the other afterwards; then it comes back. Raises Failed."""
         for guest in GUESTS:
             self.migrated(guest, "node2")
         master, node, dead = self.cluster.master, self.cluster.nodes["node2"], f"node2{DOMAIN}"
