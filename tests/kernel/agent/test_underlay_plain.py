@@ -46,6 +46,7 @@ def site(node: Node, registry: Registry, tmp_path: Path, kind: type[Plain]) -> I
         yield made
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [Plain, ByHand], ids=["by scripts", "by hand"])
 def test_a_guest_that_plain_qemu_moves(site: Live, tmp_path: Path) -> None:
     """The target's QEMU says by -incoming that the guest is on its way, the source's calls its script when it is ended; or commands do."""

@@ -25,7 +25,7 @@ def site() -> Web:
     return Web()
 
 
-def comes(site: Site, number: int, *instances: str) -> None:
+def comes(site: Web, number: int, *instances: str) -> None:
     """Let a node say which instances come there, and that it has done what it was told."""
     line = site.told(number)
     there = {"generation": line["generation"], "addresses": [each["address"] for each in line["endpoints"]]}
@@ -33,7 +33,7 @@ def comes(site: Site, number: int, *instances: str) -> None:
     assert response.status == 200, response
 
 
-def states(site: Site, number: int) -> list[str]:
+def states(site: Web, number: int) -> list[str]:
     """Give the states of a node's endpoints of the guest."""
     placement = site.placement("web1")
     return [each.state for each in (placement.endpoints if placement else ()) if each.node == site.who[number].name]
@@ -48,7 +48,7 @@ def arrives(site: Web) -> None:
 
 
 @pytest.mark.parametrize("first", ["the source", "the target"])
-def test_it_comes(site: Site, first: str) -> None:
+def test_it_comes(site: Web, first: str) -> None:
     """Its name is at one node all the time, also while no NIC of it is anywhere."""
     arrives(site)
     if first == "the source":
