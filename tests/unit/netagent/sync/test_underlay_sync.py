@@ -533,3 +533,23 @@ def test_the_file_is_the_registrys_word(sim: Sim) -> None:
     assert known is not None and known.revision == "e:1"
     assert hands.done(sim.node, DropUnderlay(KEY, "e:3"), sim.call()) == Did(KEY, "e:3")
     assert underlay.read(sim.paths) is None
+
+
+def test_nothing_is_due_while_a_stream_waits_for_a_look_at_the_node() -> None:
+    """What of the underlay is there is said before the stream begins, and a worker takes its time to tell: nobody turns all the while."""
+    turned = Turned()
+    turned.machine.outbox.about = False
+    looks: list[Look] = []
+    inner = turned.machine.turn
+
+    def turn(now: float) -> list[Any]:
+        found = inner(now)
+        looks.extend(each for each in found if isinstance(each, Look))
+        return [each for each in found if not isinstance(each, Look)]
+
+    turned.machine.turn = turn  # type: ignore[method-assign]
+    turned.greeted(abilities=(*BOTH, "underlay-prefix"))
+    turned.now += 1.0
+    turned.turn()
+    assert [each.underlay for each in looks] == [True] and not [each for each in turned.asked if isinstance(each, Watch)]
+    assert turned.machine.due(turned.now) > turned.now

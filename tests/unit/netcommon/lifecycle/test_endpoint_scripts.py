@@ -67,7 +67,7 @@ def test_what_comes_changes_and_goes_is_told_once(site: Site) -> None:
     site.knows(endpoint(0), endpoint(1))
     assert site.told() == [expected(0, "endpoint-up"), expected(1, "endpoint-up")]
     assert site.told() == []
-    site.knows(endpoint(0), {**endpoint(1), "name": "", "migrating": True, "state": "retired"})
+    site.knows(endpoint(0), {**endpoint(1), "name": "", "migrating": True})
     assert site.told() == [expected(1, "endpoint-change", "", "yes")]
     site.knows(endpoint(0))
     assert site.told() == [expected(1, "endpoint-down", "", "yes", now=False)]
@@ -133,3 +133,11 @@ def test_what_is_kept_and_cannot_be_read_is_told_again(site: Site) -> None:
     for text in ("{", '{"schema": 1, "endpoints": 7}', kept.read_text().replace('"kind"', '"sort"')):
         kept.write_text(text)
         assert site.told() == [expected(0, "endpoint-up")]
+
+
+def test_one_that_is_retired_has_gone_and_does_not_come(site: Site) -> None:
+    """No name leads there any more; its address stays for a while."""
+    site.knows(endpoint(0), {**endpoint(1), "state": "retired"})
+    assert site.told() == [expected(0, "endpoint-up")]
+    site.knows({**endpoint(0), "name": "", "state": "retired"})
+    assert site.told() == [expected(0, "endpoint-down", "", now=False)] and site.told() == []
