@@ -381,8 +381,10 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
         if any(each.state == "retired" and not each.cleared for each in value.endpoints):
             yield ("uncleared",)
     elif isinstance(value, Confirmed):
-        for instance in value.there.arriving:
-            yield "arriving", instance
+        for name in value.there.arriving:
+            yield "arriving", name
+        for instance in dict.fromkeys((each.cluster, each.instance) for each in value.had):
+            yield "had", *instance
     elif isinstance(value, Name):
         yield "names", value.cluster, value.instance
     elif kind == "nics":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netagent.sync.jobs import NEVER
-from netagent.sync.messages import Ask, Beat, List, Send
+from netagent.sync.jobs import NEVER, UNDERLAY
+from netagent.sync.messages import Ask, Beat, List, Send, Stray
 from netagent.sync.reading import Lie, revision_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Connection:
         self.counts = False  #: what the registry has from the node is of this life, and of its epoch
         self.stream = False  #: it is open, or being opened
         self.close = self.closing = False  #: it is to be ended, is being ended
+        self.holds = False  #: it is not begun before something is said
         self.rest = 0.0  #: until when nothing is asked
         self.rewatch = 0.0  #: until when no stream is begun
         self._soon = self._soon_watch = 0.0  # the same where somebody waits for this node
@@ -113,6 +114,8 @@ class Connection:
 
     def failed(self, asked: Asking | None, failure: Failure, now: float, pause: float) -> None:
         """Note that a request was not done."""
+        if failure.kind:
+            self.heard(now)
         self.reason = failure.text
         self.rest, self._soon = now + pause, _soon(failure, now, pause)
         # of a service that has no reports (an older one) they are not asked for
@@ -138,6 +141,8 @@ class Connection:
             return False
         if isinstance(asked, Ask):
             return failure.kind in AGAIN and asked.method != "DELETE"
+        if isinstance(asked, Stray):
+            return failure.kind in AGAIN
         if isinstance(asked, List):
             return not self.listed  # a comparison is tried again much later
         return failure.kind not in (OTHERWISE if isinstance(asked, Send) else ("missing", "method"))
@@ -211,7 +216,18 @@ class Connection:
         return self.greeted and self.ready and now >= self.rest and self.flight is None and self.can("reports", now)
 
     def may_watch(self, now: float) -> bool:
-        return not self.stream and self.greeted and self.ready and now >= max(self.rewatch, self.rest) and self.can("watch", now)
+        return (
+            not (self.stream or self.holds)
+            and self.greeted
+            and self.ready
+            and now >= max(self.rewatch, self.rest)
+            and self.can("watch", now)
+        )
+
+    def hold(self, holds: bool, anew: bool, now: float) -> None:
+        """Begin no stream before the registry has heard what of the underlay is on the node. ``anew``: one that does not tell it ends."""
+        self.holds = holds and self.can("reports", now)
+        self.close = self.close or (anew and self.stream and self.can(UNDERLAY, now))
 
     def checks(self, now: float) -> bool:
         """Tell whether the node is to be asked for again: no stream tells what it should provide."""
@@ -231,7 +247,7 @@ class Connection:
         if self.flight is None and not (self.greeted and self.ready):
             times.append(self.rest)
         if self.greeted and self.ready and not self.stream:
-            if self.can("watch", now):
+            if self.can("watch", now) and not self.holds:
                 times.append(max(self.rewatch, self.rest))
             elif self.flight is None and self.can("beat", now):
                 times.append(max(self._next_beat, self.rest))

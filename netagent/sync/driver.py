@@ -15,7 +15,7 @@ from netagent.sync import hands, local
 from netagent.sync.about import about
 from netagent.sync.became import Did
 from netagent.sync.jobs import NIC, UNDERLAY
-from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
+from netagent.sync.laid import DropUnderlay, Had, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
@@ -45,7 +45,7 @@ from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
 from netcommon.lifecycle import execute
 from netregistry.request import new_id
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, RecordUnreadable
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ INVENTORY = Key("survey", "registry")
 FOLDER, KNOWN = "registry", "known.json"  #: below /var/lib/netcommon: what was known last
 INCARNATION = "incarnation"  #: in the agent's folder, which goes with the boot: a restarted agent is the same to the registry
 LONGEST = 64 << 20  #: bytes of what is known
+RETIRED = "retired"  #: the state of an endpoint to which no name leads any more
 CROWDED = 2000  #: jobs that wait, beyond which the stream does
 ABOUT_OFTEN, ABOUT_SELDOM = 5.0, 300.0  #: seconds between two looks at what there is on the node, at least and at most
 ALARMS = ("registry", "registry-lies", "registry-node", "registry-provides", "registry-refused", "registry-reaping", "registry-inventory")
@@ -296,11 +297,8 @@ class Sync:
 
     def _standing(self, worker: Worker) -> Standing | None:
         """Give what of the underlay is there; None where that cannot be told, which keeps nothing else untold. Say why once."""
-        from netcommon.lifecycle.migration import arriving  # where the registry has an underlay
-        from netcommon.lifecycle.underlay import seen
-
         try:
-            found, why = Standing(*seen(worker.node, execute.once(worker.node)), arriving(worker.node)[:MOST_ARRIVING]), ""
+            found, why = _standing(worker), ""
             self.arriving = found.arriving
         except NetcommonError as error:
             found, why = None, str(error)
@@ -367,6 +365,23 @@ class Sync:
         metrics.gauge("netcommon_registry_refused", float(len(machine.wishes.refused(NIC))))
         metrics.gauge("netcommon_registry_unknown", float(len(machine.ownership.foreign)))
         metrics.gauge("netcommon_registry_reaped_total", float(machine.ownership.reaped))
+
+
+def _standing(worker: Worker) -> Standing:
+    """Give what of the underlay is there, and what the node was told of it. Raises NetcommonError where that cannot be told."""
+    from netcommon.lifecycle.migration import arriving  # where the registry has an underlay
+    from netcommon.lifecycle.underlay import known_of, seen
+
+    generation, addresses = seen(worker.node, execute.once(worker.node))
+    found = Standing(generation, addresses, arriving=arriving(worker.node)[:MOST_ARRIVING])
+    try:
+        known = known_of(worker.node)
+    except RecordUnreadable:
+        known = None  # it is written anew by what the registry says
+    if known is None:
+        return found
+    had = tuple(Had(each.cluster, each.instance, each.kind, each.address, each.state == RETIRED) for each in known.endpoints)
+    return found._replace(prefix=known.prefix, had=had, epoch=known.revision.rpartition(":")[0])
 
 
 def _incarnation(state: str, chance: random.Random) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[Key, Callable[[Worker], None], bool], None]
 
+ENDPOINTS = "endpoint-scripts"  #: the sort of work of the site's scripts: nothing of the node's own waits for them
 UNDERLAY = "underlay"  #: the sort of work, the alarm, and the record by which repairs are counted
 GATHER, APART = 0.1, 1.0  #: seconds for which events gather, and between two looks that events have caused
 RETRY = 30.0  #: seconds until what is wrong is looked at again
@@ -55,8 +56,8 @@ class Keeper:
             self._schedule(0.0)
 
     def changed(self) -> None:
-        """Note that something of the node has changed, perhaps this."""
-        if self._held is not None:
+        """Note that something of the node has changed, perhaps this; also while the first look is under way, which may not have seen it."""
+        if self._held is not None or self._busy:
             self._schedule(max(GATHER, self._at + APART - self._state.clock.now()))
 
     def status(self) -> Mapping[str, object]:
@@ -104,6 +105,13 @@ class Keeper:
         except NetcommonError as error:
             held = Held(problem=str(error))
         self._loop.tell(partial(self._done, held))
+
+    def _tell_scripts(self) -> None:
+        """Let the site's scripts be told of endpoints, where there are any."""
+        from netcommon.lifecycle.endpoint_scripts import concerned, tell
+
+        if concerned(self._state.paths, self._state.identity.netns):
+            self._work(Key(ENDPOINTS), lambda worker: tell(worker.node, worker.log), False)
 
     def unworked(self, why: str) -> None:
         """Note that a worker could not do it."""
@@ -161,6 +169,7 @@ class Keeper:
             self._state.alarms.clear(UNDERLAY)
         if before is None or (before.there, before.generation) != (held.there, held.generation):
             self.told()
+            self._tell_scripts()
         if not (held.wanted or held.there or held.problem) and not self._is_concerned():
             self._held = None
         if held.problem and not self._later:

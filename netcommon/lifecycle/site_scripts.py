@@ -104,7 +104,7 @@ class Scripts:
 
 def changed(node: Node, call: Call, nic: Nic, options: Sequence[tuple[str, object, object]]) -> None:
     """Run the site's scripts of ifchange.d: ``options`` have changed, each with its value before and after. A failure is logged."""
-    scripts = custom.of_change(node.paths, node.hooks)
+    scripts = custom.beside(node.paths, "ifchange.d", node.hooks)
     if not scripts:
         return
     told = {"NETCOMMON_CHANGED": " ".join(name for name, _before, _after in options)}

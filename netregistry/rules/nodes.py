@@ -39,6 +39,8 @@ def join(draft: Draft, part: Part) -> Done:
         if name not in fields:
             raise Invalid(name, None, "a value: it is missing")
     node = Node(**fields)._replace(joined=draft.now, epoch=draft.view.epoch)
+    if draft.get(keys.stranger(node.uuid)) is not None:
+        node = node._replace(epoch="")  # it has what it was given before a restore, and is to say what that is
     _itself(draft, node.uuid, "join")
     if draft.node(node.uuid) is not None:
         raise Refused("exists", f"node {node.uuid} has joined already: a copied machine needs an identity of its own", node=node.uuid)

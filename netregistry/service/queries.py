@@ -24,7 +24,7 @@ from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 from netregistry.stores.etcd import EtcdStore
-from netregistry.underlay import wrong
+from netregistry.underlay import healing, wrong
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay", "prefixes")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay", "underlay-prefix", "prefixes")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
@@ -179,6 +179,7 @@ class Reader:
         without = tuple(islice(underlay.without(view), USUAL))
         placements: list[Placement] = list(view.all("endpoints").values())
         zone: Zone = view.get(keys.zone(there.zone)) or Zone()
+        problems = (problem for each in placements for problem in wrong.of(view, each, now))
         item = answers.UnderlayItem(
             shown,
             there,
@@ -188,9 +189,14 @@ class Reader:
             sum(len(each.endpoints) for each in placements),
             len(view.all("names")),
             zone.generation,
-            tuple(islice(chain(wrong.of_zones(view), (problem for each in placements for problem in wrong.of(view, each, now))), USUAL)),
+            tuple(islice(chain(self._withheld(view, without), healing.strangers(view), wrong.of_zones(view), problems), USUAL)),
         )
         return Answer(write(item), shown)
+
+    def _withheld(self, view: View, without: tuple[str, ...]) -> tuple[str, ...]:
+        """Say why no /64 is given, where nodes wait for one."""
+        why = healing.withheld(view, self._clock()) if without else ""
+        return (why,) if why else ()
 
     def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:
         view, key = self._now(), f"{kind}/{uuid}"
@@ -219,7 +225,9 @@ class Reader:
             _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
         confirmed: Confirmed | None = view.get(keys.confirmed(node.uuid))
-        return item if confirmed is None else {**write(item), "underlay": write(confirmed.there)}
+        if confirmed is None or confirmed.epoch != view.epoch:
+            return item  # what it has said before a restore it is to say again
+        return {**write(item), "underlay": write(confirmed.there)}
 
     # -- search
 

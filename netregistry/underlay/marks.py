@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netregistry.model.nic import Nic
+    from netregistry.model.underlay import Confirmed
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -49,6 +50,7 @@ class Marks:
             self._marked[placement.cluster, placement.instance] = None
         for name in view.all("names").values():
             self._marked[name.cluster, name.instance] = None
+        self._had(view.all("confirmed").values())
         for speakers in view.all("speakers").values():
             for each in speakers.nics:
                 self._of_nic(view.nic(each.nic))
@@ -84,6 +86,7 @@ class Marks:
                 self._placed(view, rest)
             for confirmed in (view.replaced[key][0], view.get(key)) if kind == "confirmed" else ():
                 self._arriving(view, rest, confirmed)
+            self._had(said for said in (view.get(key),) if kind == "confirmed" and said is not None)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
         elif kind == "names" and view.get(key) is None:
@@ -110,6 +113,12 @@ class Marks:
         for seen in view.members("on", node):
             self._of_nic(view.nic(seen.rpartition("/")[2]))
         self._placed(view, node)
+
+    def _had(self, said: Iterable[Confirmed]) -> None:
+        """Mark the instances of which nodes have endpoints from before a restore."""
+        for each in said:
+            for had in each.had:
+                self._marked[had.cluster, had.instance] = None
 
     def _placed(self, view: View, node: str) -> None:
         self._placements(view, view.members("placed", node))

@@ -17,6 +17,12 @@ What is retired stays until every name server has the zone without its names, re
 its node is told to remove it, and when that is confirmed it is forgotten.
 
 Of two migrations at once the one that was told first is followed. A node without a lease says nothing, and takes nothing away either.
+
+Any node can say that a guest comes to it. One that says it has arrived is believed at once, for its source may be slow, and as long as that
+has its time to say that it is gone. Where that goes on to say that the guest runs there the names go back to it, as soon as it has made
+new addresses for them: a source that hangs does not. The other one is *refuted* from then on, and so is one that has said beside the
+guest's own node, for a while, that it runs there: its word is nothing until that node says that the guest is gone, or is dead by an
+operator's word.
 """
 
 from __future__ import annotations
@@ -24,11 +30,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model.underlay import Endpoint, Placement, There
+from netregistry.model.underlay import MOST_OF_ONE, MOST_ON_NODE, Endpoint, Placement, There
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+DOUBTED = 10.0  #: seconds for which a node may say that a guest runs there, beside its own one, and be followed when that is away
+MOST_REFUTED = 8  #: nodes, the latest
 NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -37,6 +45,7 @@ class Guest(NamedTuple):
 
     ``unknown``: those without a lease that had it; ``came``: to a node, from which one, of those who know it; ``kinds``: what speaks for it
     on each node that reports it; ``arriving``: those of ``incoming`` that report none of its NICs, and say by Ganeti's files that it comes.
+    ``since``: when each has begun to say what it says.
     """
 
     running: tuple[str, ...] = ()
@@ -46,6 +55,7 @@ class Guest(NamedTuple):
     came: Mapping[str, str] = MappingProxyType({})
     kinds: Mapping[str, tuple[str, ...]] = NOTHING
     arriving: tuple[str, ...] = ()
+    since: Mapping[str, float] = MappingProxyType({})
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -77,11 +87,11 @@ class World(NamedTuple):
 def followed(leads: str, incoming: str, left: str, guest: Guest) -> tuple[str, str]:
     """Give the node to which names should lead, and the one to which the guest comes; "" for none."""
     target = leads
-    if incoming and incoming in guest.running:
+    if incoming in guest.running and (leads not in guest.running or guest.came.get(incoming) == leads):
         target, incoming = incoming, ""
     elif target not in guest.running:
         if guest.running:
-            target = guest.running[-1]
+            target = left if left in guest.running else guest.running[-1]
         elif target not in guest.nodes:
             target = guest.stopped[-1] if guest.stopped else "" if incoming not in guest.nodes else target
     else:
@@ -99,6 +109,27 @@ def _moved(node: str, left: str, guest: Guest) -> str:
     return next((other for other in reversed(guest.running) if other != left and guest.came.get(other) == node), node)
 
 
+def _refuted(before: Placement, guest: Guest, now: float) -> tuple[str, ...]:
+    """Give the nodes whose word is refuted by that of the guest's own node, or of the one from which they have taken its names."""
+    leads, left = before.leads, before.left
+    own = left if leads in before.refuted else leads
+    found = before.refuted if own in guest.running or own in guest.unknown else ()
+    settles = leads in guest.running and guest.came.get(leads) == left
+    if leads and left in guest.running and not settles and leads not in guest.unknown:
+        found = (*found, leads)
+    elif leads in guest.running and leads not in found:
+        late = (each for each in guest.running if now > guest.since.get(each, now) + DOUBTED and guest.came.get(each) != leads)
+        found = (*found, *(each for each in late if each not in (leads, left)))
+    return tuple(dict.fromkeys(found))[-MOST_REFUTED:]
+
+
+def _believed(before: Placement, refuted: tuple[str, ...], guest: Guest) -> Guest:
+    """Give what is to be followed of what nodes say. Whom names lead to is believed while nobody says anything else."""
+    away = [each for each in refuted if each != before.leads or before.left in guest.running]
+    running, incoming = (tuple(node for node in each if node not in away) for each in (guest.running, guest.incoming))
+    return guest._replace(running=running, incoming=incoming) if away else guest
+
+
 def step(before: Placement, guest: Guest, world: World) -> Placement:
     """Give what a placement becomes; the same one where nothing is to be done."""
     after = before._replace(endpoints=tuple(each for one in before.endpoints if (each := _aged(one, world)) is not None))
@@ -111,22 +142,32 @@ def step(before: Placement, guest: Guest, world: World) -> Placement:
 
 
 def _step(before: Placement, guest: Guest, world: World) -> Placement:
-    target, coming = followed(before.leads, before.incoming, before.left, guest)
+    refuted = _refuted(before, guest, world.now)
+    believed = _believed(before, refuted, guest)
+    target, coming = followed(before.leads, before.incoming, before.left, believed)
     endpoints = [_confirmed(each, world) for each in before.endpoints]
     for node in dict.fromkeys((target, coming)):
         there = {each.kind for each in endpoints if each.live and each.node == node}
         for kind in _wanted(node, before, guest):
-            if kind not in there and (address := world.give(node)):
+            if kind not in there and has_room(endpoints, node) and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
-    if _ready(before.leads, target, endpoints, world):
+    returns = before.leads in refuted and target != before.leads
+    if _ready(before.leads, target, endpoints, world) and not (returns and _lacks_all(target, guest, endpoints)):
         leads = target
     elif target == before.incoming != leads:
         incoming = target  # it is on its way until names can lead to it
     used = {node: _kinds(node, guest) for node in (leads, incoming, target, coming) if node}
     kept = tuple(each if not each.live or _used(each, used) else _retired(each, world) for each in endpoints)
-    left = before.leads if leads != before.leads else before.left
-    return before._replace(leads=leads, incoming=incoming, left=left if left in guest.running else "", endpoints=kept)
+    left = before.left if before.left in guest.running or before.left in guest.unknown else ""
+    if leads != before.leads:
+        left = before.leads if before.leads in guest.running and not returns else ""
+    return before._replace(leads=leads, incoming=incoming, left=left, endpoints=kept, refuted=refuted)
+
+
+def _lacks_all(node: str, guest: Guest, endpoints: Iterable[Endpoint]) -> bool:
+    """Tell whether a node wants endpoints and has none."""
+    return bool(guest.kinds.get(node)) and not any(each.live and each.node == node for each in endpoints)
 
 
 def _wanted(node: str, before: Placement, guest: Guest) -> Iterable[str]:
@@ -134,6 +175,11 @@ def _wanted(node: str, before: Placement, guest: Guest) -> Iterable[str]:
     if node in guest.arriving:
         return [each.kind for each in before.endpoints if each.live and each.node == before.leads]
     return guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ()
+
+
+def has_room(endpoints: Sequence[Endpoint], node: str) -> bool:
+    """Tell whether an instance may have one more endpoint on a node; those that are retired count until they are forgotten."""
+    return len(endpoints) < MOST_OF_ONE and sum(each.node == node for each in endpoints) < MOST_ON_NODE
 
 
 def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:

@@ -17,13 +17,11 @@ from netcommon.log import recording
 from netcommon.settings.model import Settings
 from runtime import underlay
 from runtime.paths import Paths
-from tests.kernel.test_doors_parallel import environment
 from tests.support.bootstrap import ROOT
 from tests.support.netns import Namespace, run, wait_until
 from tests.support.node import Node
 from tests.support.node_underlay import EPOCH, PREFIX, address, endpoint, give, join, said
 from tests.support.registry import NODES
-from tests.support.rundoor import rundoor
 
 EXAMPLES = ROOT / "examples/endpoints"
 CONSOLES = str(EXAMPLES / "consoles")
@@ -165,22 +163,21 @@ def test_a_vnc_bind_address_of_all_is_at_the_endpoint_too(node: Node, outside: N
 
 
 def test_the_socket_units_of_a_guest(node: Node, tmp_path: Path) -> None:
-    """The scripts say where to listen, and systemd takes what they say."""
-    give(Paths(), 0)
-    node.bridge("br0")
-    node.tap()
+    """The script says where to listen, and systemd takes what it says; a guest that has come back keeps what it has by then."""
     folder, called = tmp_path / "units", tmp_path / "called"
     stub = tmp_path / "bin/systemctl"
     stub.parent.mkdir()
     stub.write_text(f'#!/bin/sh\necho "$*" >>{called}\n')
     stub.chmod(0o755)
-    for name in ("ifup.d", "ifdown.d"):
-        os.makedirs(f"/etc/netcommon/{name}")
-        run("install", "-m", "755", str(EXAMPLES / name / "60-console"), f"/etc/netcommon/{name}/60-console")
-    nic = environment(
-        MODE="bridged", LINK="br0", IP="", INSTANCE="web0", SYSTEMD_RUN=str(folder), PATH=f"{stub.parent}:{os.environ['PATH']}"
-    )
-    assert rundoor("kvm-ifup", nic).status == 0
+
+    def told(context: str, number: int, kind: str = "console") -> None:
+        said = {"INSTANCE": "web0", "NETCOMMON_ENDPOINT_KIND": kind, "NETCOMMON_ENDPOINT_ADDRESS": address(number)}
+        environ = {"PATH": f"{stub.parent}:{os.environ['PATH']}", "SYSTEMD_RUN": str(folder), "NETCOMMON_CONTEXT": context, **said}
+        subprocess.run([EXAMPLES / "endpoint.d/60-console", address(number), context], env=environ, check=True)
+
+    told("endpoint-up", 0)
+    told("endpoint-up", 5, "exporter")
+    told("endpoint-change", 0)
     part = folder / "console@web0.socket.d/endpoint.conf"
     assert part.read_text() == f"[Socket]\nListenStream=\nListenStream=[{address(0)}]:5900\n"
     assert called.read_text().splitlines() == ["daemon-reload", "--no-block restart console@web0.socket"]
@@ -190,14 +187,10 @@ def test_the_socket_units_of_a_guest(node: Node, tmp_path: Path) -> None:
         (folder / name).write_text(text.replace("/usr/local/lib/netcommon-endpoints/consoles", "/bin/true"))
     units = [str(folder / name) for name in ("console@web0.socket", "console@web0.service", "consoles.service")]
     assert run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *units) == ""
-    assert rundoor("kvm-ifdown", nic, "tap0", "hot-remove").status == 0
-    assert not part.parent.exists() and called.read_text().splitlines()[2:] == ["--no-block stop console@web0.socket", "daemon-reload"]
-
-
-def test_a_guest_without_an_endpoint_starts_without_a_unit(node: Node, tmp_path: Path) -> None:
-    node.bridge("br0")
-    node.tap()
-    os.makedirs("/etc/netcommon/ifup.d")
-    run("install", "-m", "755", str(EXAMPLES / "ifup.d/60-console"), "/etc/netcommon/ifup.d/60-console")
-    assert rundoor("kvm-ifup", environment(MODE="bridged", LINK="br0", IP="", SYSTEMD_RUN=str(tmp_path / "units"))).status == 0
-    assert not (tmp_path / "units").exists()
+    told("endpoint-up", 1)
+    told("endpoint-down", 0)
+    assert address(1) in part.read_text()
+    called.unlink()
+    told("endpoint-down", 1)
+    assert not part.parent.exists() and called.read_text().splitlines() == ["--no-block stop console@web0.socket", "daemon-reload"]
+    told("endpoint-down", 1)

@@ -1,7 +1,8 @@
 """The laboratory's Ganeti cluster with a registry: its service on the master, an importer on every node, agents that have joined.
 
 The folder given as ``out`` is to be visible in the nodes under its own path, as this checkout is: it holds what a node has on its disk of
-ours (/var/lib/netcommon, the registry's file), and the folder of the registry's socket, which is the same one in all nodes.
+ours (/var/lib/netcommon, the registry's file), and the folder of the registry's socket, which is the same one in all nodes. Nothing of it
+is in the machine's own folders: a mount in a node is gone when somebody removes the folder on which it is.
 """
 
 from __future__ import annotations
@@ -11,10 +12,20 @@ import signal
 import subprocess
 
 from netregistry.client import Client
-from tests.lab.nodes import NETCOMMON, Failed, Node, until
+from tests.lab.nodes import NETCOMMON, SETTINGS, Failed, Node, until
 
 DOMAIN = ".gnt.example"
 SOCKETS, FILE, LIBRARY = "/run/netregistry", "/var/lib/netregistry", "/var/lib/netcommon"
+#: A node's own /var/lib, with all that is mounted below the one before; $1: a folder for it.
+OWN = """
+set -e
+mkdir -p "$1/upper" "$1/work" "$1/whole"
+mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$1/upper,workdir=$1/work" "$1/whole"
+for place in $(cut -d" " -f5 /proc/self/mountinfo | grep "^/var/lib/" | sort); do
+    mount --bind "$place" "$1/whole/${place#/var/lib/}"
+done
+mount --rbind "$1/whole" /var/lib
+"""
 STARTED = 60.0  #: seconds for a program to be ready, or to end, on a busy machine
 
 
@@ -45,14 +56,16 @@ def leaf(pid: int) -> int:
 class Member(Node):
     """A node whose agent has joined the registry, and which has an importer."""
 
-    def __init__(self, laboratory: str, name: str, out: str) -> None:
+    def __init__(self, laboratory: str, name: str, out: str, settings: str) -> None:
         super().__init__(laboratory, name, f"{out}/agent-{name}.log")
-        self._out = out
+        self._out, self.settings = out, settings
         self._importer: Process | None = None
         self._mounts: list[str] = []
 
     def own(self, *places: tuple[str, str]) -> None:
         """Mount folders of ``out`` over the node's (place, name): what is there on its disk is the machine's in a laboratory."""
+        if not self._mounts:
+            self.run("sh", "-c", OWN, "-", f"{self._out}/var-lib-{self.name}-{self.init}")
         for place, name in places:
             folder = f"{self._out}/{name}"
             os.makedirs(folder, 0o700, exist_ok=True)
@@ -61,8 +74,12 @@ class Member(Node):
 
     def disown(self) -> None:
         """Take these mounts away."""
+        had = bool(self._mounts)
         while self._mounts:
             self.run("umount", self._mounts.pop())
+        if had:
+            for place in ("/var/lib", f"{self._out}/var-lib-{self.name}-{self.init}/whole"):
+                self.run("umount", "--lazy", "--recursive", place)  # Ganeti's daemons have files open there, which are the same as before
 
     def type(self, *words: str) -> str:
         """Run netcommon on the node. Raises Failed."""
@@ -94,12 +111,12 @@ class Member(Node):
 
 
 class Cluster:
-    """All of it. ``laboratory``: its folder; ``out``: where logs and state are kept."""
+    """All of it. ``laboratory``: its folder; ``out``: where logs and state are kept; ``settings``: the nodes' config.toml."""
 
-    def __init__(self, laboratory: str, out: str) -> None:
-        self._laboratory, self._out = laboratory, out
+    def __init__(self, laboratory: str, out: str, settings: str = SETTINGS) -> None:
+        self._laboratory, self._out, self._settings = laboratory, out, settings
         self.wire = Node(laboratory, "wire", f"{out}/wire.log")
-        self.nodes = {name: Member(laboratory, name, out) for name in ("node1", "node2")}
+        self.nodes = {name: Member(laboratory, name, out, settings) for name in ("node1", "node2")}
         self.master = self.nodes["node1"]
         self.name = self.ganeti("gnt-cluster", "info").partition("Cluster name: ")[2].split()[0]
         self.client = self.asked()
@@ -118,6 +135,7 @@ class Cluster:
             self._disk(node)
         keeper = self.nodes["node1"]
         keeper.own((FILE, "registry"))
+        keeper.configure(keeper.settings)  # which the service reads when it starts
         keeper.type("registry", "init")
         self._service = Process(keeper, f"{self._out}/registry.log", NETCOMMON, "-v", "registry", "serve")
         until("the registry answers", STARTED, self.answers)
@@ -140,7 +158,7 @@ class Cluster:
 
     def back(self, name: str) -> Member:
         """Take a node in again that was dead, and has been set up anew."""
-        node = self.nodes[name] = Member(self._laboratory, name, self._out)
+        node = self.nodes[name] = Member(self._laboratory, name, self._out, self._settings)
         self._disk(node)
         self._begin(node)
         return node
@@ -175,8 +193,5 @@ class Cluster:
         self._service = None
         for node in self.nodes.values():
             node.disown()
-        for place in (LIBRARY, FILE):
-            if os.path.isdir(place) and not os.listdir(place):
-                os.rmdir(place)
         if faults:
             raise Failed("; ".join(faults))

@@ -208,6 +208,25 @@ class Plain(Hypervisor):
             self.qemu.quit()
 
 
+class ByHand(Plain):
+    """Use QEMU without scripts, on a tap that is made beforehand: somebody runs each command."""
+
+    def _start(self, coming: bool) -> None:
+        tap = self.nic["INTERFACE"]
+        run("ip", "tuntap", "add", "dev", tap, "mode", "tap")
+        netcommon("up", tap, *(("--incoming",) if coming else ()))
+        self.up = time.time()
+        self.began(f"tap,ifname={tap},script=no,downscript=no", coming)
+
+    def _is_here(self) -> None:
+        netcommon("up", "--arrived", self.nic["INTERFACE"])
+
+    def _gives_up(self) -> None:
+        super()._gives_up()
+        netcommon("down", self.nic["INTERFACE"])
+        run("ip", "tuntap", "del", "dev", self.nic["INTERFACE"], "mode", "tap")
+
+
 def netcommon(*words: str) -> str:
     """Run the command on the calling thread's node."""
     return run(str(VENV / "bin/netcommon"), *words)

@@ -174,6 +174,7 @@ def used(site: Live, folder: Path) -> Iterator[tuple[Poller, Pinged]]:
         yield asked, pings
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [Ganeti, partial(Ganeti, later=True)], ids=["3.0", "3.2"])
 @pytest.mark.parametrize("nic", [BRIDGED, ROUTED], ids=["bridged", "routed"])
 def test_a_guest_that_qemu_moves(

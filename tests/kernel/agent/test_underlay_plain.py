@@ -11,7 +11,7 @@ from tests.kernel.agent.test_underlay_live import BRIDGED, Live, Measured, live,
 from tests.kernel.agent.test_underlay_migration import addresses, publishing
 from tests.kernel.agent.test_underlay_migration import server as _server
 from tests.kernel.agent.test_underlay_registry import MOVING, NAME
-from tests.support.hypervisors import Plain
+from tests.support.hypervisors import ByHand, Plain
 from tests.support.nameserver import NameServer
 from tests.support.netns import wait_until
 from tests.support.node import Node
@@ -30,9 +30,15 @@ def registry(tmp_path: Path, server: NameServer) -> Iterator[Registry]:
 
 
 @pytest.fixture
-def site(node: Node, registry: Registry, tmp_path: Path) -> Iterator[Live]:
+def kind() -> type[Plain]:
+    """Who moves the guest, where a test does not say it."""
+    return Plain
+
+
+@pytest.fixture
+def site(node: Node, registry: Registry, tmp_path: Path, kind: type[Plain]) -> Iterator[Live]:
     """Two nodes without Ganeti, on both of which the guest's NIC is defined; it runs on the first."""
-    with live(node, registry, tmp_path, BRIDGED, Plain, installed=False) as made:
+    with live(node, registry, tmp_path, BRIDGED, kind, installed=False) as made:
         for each in made.hypervisors:
             assert isinstance(each, Plain)
             each.define()
@@ -40,8 +46,9 @@ def site(node: Node, registry: Registry, tmp_path: Path) -> Iterator[Live]:
         yield made
 
 
+@pytest.mark.parametrize("kind", [Plain, ByHand], ids=["by scripts", "by hand"])
 def test_a_guest_that_plain_qemu_moves(site: Live, tmp_path: Path) -> None:
-    """The target's QEMU says by -incoming that the guest is on its way, and the source's calls its script when it is ended."""
+    """The target's QEMU says by -incoming that the guest is on its way, the source's calls its script when it is ended; or commands do."""
     measured = Measured()
     with used(site, tmp_path) as (asked, pings):
         for _ in range(ROUNDS):
@@ -55,6 +62,7 @@ def test_a_guest_that_plain_qemu_moves(site: Live, tmp_path: Path) -> None:
     measured.judge()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["it is cancelled", "the target is ended", "the target is killed"])
 def test_a_migration_that_fails(site: Live, tmp_path: Path, how: str) -> None:
     """The guest goes on where it was, and its name stays; the one of the migration goes."""

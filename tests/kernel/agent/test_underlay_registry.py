@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,15 @@ def there() -> list[str]:
         host.close()
 
 
+def scripted(folder: Path) -> Callable[[], str]:
+    """Let the site have a script of endpoints; give what tells what it was told."""
+    script, noted = Path("/etc/netcommon/endpoint.d/50-tell"), folder / "told"
+    script.parent.mkdir(parents=True)
+    script.write_text(f'#!/bin/sh\necho "$1 $2 $INSTANCE $NETCOMMON_ENDPOINT_NAME" >> {noted}\n')
+    script.chmod(0o755)
+    return lambda: noted.read_text().strip() if noted.exists() else ""
+
+
 class Place:
     """The registry as somebody sees it who asks for names and endpoints."""
 
@@ -80,16 +89,19 @@ def place(registry: Registry) -> Place:
 
 
 def test_an_endpoint_is_on_its_node_before_a_name_leads_to_it_and_after_the_registry_is_gone(
-    node: Node, registry: Registry, place: Place
+    node: Node, registry: Registry, place: Place, tmp_path: Path
 ) -> None:
     """The registry gives it, the agent makes it within seconds, and a restarted agent has it without the registry."""
     joins(registry, 0)
     begun(node)
+    told = scripted(tmp_path)
     with agent(settings=SETTINGS) as running:
         running.took(lambda: there() == ["fd12:3456:789a::1"], 20, "the node has its own address")
         assert rundoor("kvm-ifup", GUEST).status == 0
         took = running.took(lambda: place.endpoints() == {"fd12:3456:789a::1:0": "there"}, 20, "the endpoint is there, and confirmed")
         assert took < 6 and there() == ["fd12:3456:789a::1", "fd12:3456:789a::1:0"]
+        running.took(lambda: told().startswith("fd12:3456:789a::1:0 endpoint-up web0"), 10, "the site's scripts are told of it")
+        running.took(lambda: told().endswith(f"{NAME}"), 10, "and of its name")
         registry.kill()
         running.restart()
         run("ip", "-6", "address", "flush", "dev", "lo", "scope", "global")
@@ -101,6 +113,7 @@ def test_an_endpoint_is_on_its_node_before_a_name_leads_to_it_and_after_the_regi
         with registry.client(f"importer:{CLUSTER}") as importer:
             importer.change("DELETE", f"nics/{GUEST['INTERFACE_UUID']}", match="*")
         running.took(lambda: there() == ["fd12:3456:789a::1"], 40, "when nobody remembers it, it goes")
+        running.took(lambda: "fd12:3456:789a::1:0 endpoint-down web0" in told(), 10, "the site's scripts are told of that")
         assert running.status()["alarms"] == {}
         print(f"underlay: there after {took:.2f} s, back after {back:.2f} s")
 

@@ -13,7 +13,7 @@ from netagent.loop import Loop
 from netagent.observe.alarms import Alarms
 from netagent.observe.metrics import Metrics
 from netagent.reconcile.keyed_pool import Key
-from netagent.underlay.keeper import UNDERLAY, Keeper
+from netagent.underlay.keeper import ENDPOINTS, UNDERLAY, Keeper
 from netcommon.host.api.facts import AF_INET6, Address, Link
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddAddress, DeleteAddress
@@ -53,7 +53,11 @@ class Place:
         self.keeper.told = lambda: self.told.append(tuple(marked(self.sim.host.view())))
 
     def _put(self, key: Key, job: Callable[[Any], None], today: bool) -> None:
-        assert key == Key(UNDERLAY) and not today
+        assert not today
+        if key == Key(ENDPOINTS):
+            self.loop.tell(lambda: job(SimpleNamespace(node=self.sim.node, log=self.sim.log)))
+            return
+        assert key == Key(UNDERLAY)
         self.works += 1
         self.sim.settings = self.state.settings
         worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
@@ -250,3 +254,43 @@ def test_a_record_that_cannot_be_written_is_an_alarm(place: Place, monkeypatch: 
     place.passes(1)
     assert place.alarms.active() == {UNDERLAY: "cannot write: no space left on device"} and place.there == []
     assert not Path(place.sim.paths.state, "underlay/1.json").exists()
+
+
+def test_the_sites_scripts_are_told_what_comes_and_goes(place: Place) -> None:
+    """Also what has gone while no agent was there, and nothing twice."""
+    script, told = Path(place.sim.paths.etc, "endpoint.d", "tell"), Path(place.sim.paths.etc, "told")
+    script.parent.mkdir(parents=True)
+    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
+    script.chmod(0o755)
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    place.delete(address(0))
+    place.passes(3)
+    give(place.sim.paths, 0, 1, generation=2)
+    place.keeper.look()
+    place.passes(1)
+    give(place.sim.paths, 1, generation=3)
+    place.begin()
+    place.keeper.look()
+    place.passes(1)
+    assert told.read_text().splitlines() == [f"{address(0)} endpoint-up", f"{address(1)} endpoint-up", f"{address(0)} endpoint-down"]
+
+
+def test_what_is_deleted_while_an_agent_looks_for_the_first_time_is_put_back(place: Place) -> None:
+    """Its look has seen the address still, and what the kernel tells comes before that is over."""
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    place.begin()
+    look, deleted = place.keeper._run, [address(0)]
+
+    def run(worker: Any) -> None:
+        look(worker)
+        while deleted:
+            place.delete(deleted.pop())
+
+    place.keeper._run = run  # type: ignore[method-assign]
+    place.keeper.look()
+    place.passes(3)
+    assert place.there == sorted([OWN, address(0)])

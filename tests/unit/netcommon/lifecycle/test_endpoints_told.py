@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.underlay import variables
 from runtime import underlay, wanted
 from tests.support.node_underlay import EPOCH, address, endpoint, give, join, said
@@ -63,13 +64,15 @@ def test_one_that_is_over_is_told_beside_no_other(sim: Sim, order: int, ends: bo
     assert variables(sim.node, "web1", sim.log, ends) == CONSOLE
 
 
-def test_one_that_is_over_is_told_where_something_ends_and_nowhere_else(sim: Sim) -> None:
-    """Nothing begins to listen where no name leads, as for a guest that has just come back; what listens there may end by its address."""
-    keep(sim, endpoint(1, state="retired", name=""))
-    noted = [noting(sim, folder) for folder in ("ifup.d", "ifdown.d")]
+def test_one_that_is_over_is_told_to_those_of_down_alone(sim: Sim) -> None:
+    """A guest that is back is given a new one; nothing leads to that of its last time here, which goes when its quarantine is over."""
+    noted = [noting(sim, folder) for folder in ("ifup.d", "ifchange.d", "ifdown.d")]
+    keep(sim, endpoint(1, instance="web1", state="retired", name=""))
     sim.up(nic("bridged"))
+    change(sim.node, UUIDS[0], sim.call(), setting(sim.node, {"rate_in": "8mbit"}, ()))
     sim.down(nic("bridged"))
-    assert [each.read_text() for each in noted] == [".\n", lines({**CONSOLE, "NETCOMMON_ENDPOINT_CONSOLE_NAME": ""})]
+    over = {"NETCOMMON_ENDPOINT_CONSOLE_ADDRESS": address(1), "NETCOMMON_ENDPOINT_CONSOLE_NAME": ""}
+    assert [each.read_text() for each in noted] == [lines({}), lines({}), lines(over)]
 
 
 PLAIN, GANETIS = endpoint(1), endpoint(2, cluster="gnt.example.com", instance="web1", name="web1.gnt.example")
