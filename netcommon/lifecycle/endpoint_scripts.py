@@ -88,7 +88,7 @@ def _run(node: Node, scripts: tuple[Script, ...], context: str, each: Endpoint, 
         "NETCOMMON_ENDPOINT_NAME": each.name if context != DOWN else "",
         "NETCOMMON_ENDPOINT_MIGRATING": "yes" if each.migrating else "no",
     }
-    given = custom.Call(each.address, context, {**said, **variables(node, each.instance, log)})
+    given = custom.Call(each.address, context, {**said, **variables(node, each.instance, log, cluster=each.cluster)})
     custom.run_each(scripts, given, node.settings, node.clock.now() + node.settings.hook_timeout, log, False, node.clock.now, node.execute)
 
 

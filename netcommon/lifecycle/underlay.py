@@ -66,17 +66,20 @@ def known_of(node: Node) -> Underlay | None:
     return known if known is not None and member is not None and member.uuid == known.node else None
 
 
-def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str = "") -> dict[str, str]:
+def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str = "", cluster: str | None = None) -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
     For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to. ``ends``: what listens there is to
     end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
-    ``uuid``: of the NIC for which they are told; of two guests of one name they are those of its guest.
+    ``uuid``: of the NIC for which they are told, or ``cluster``: of the guest; of two guests of one name they are those of that one.
     """
     try:
         known = known_of(node)
         ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
-        ours = _of_guest(node, instance, uuid, ours) if ours else []
+        if cluster is not None:
+            ours = [each for each in ours if each.cluster == cluster]
+        elif ours:
+            ours = _of_guest(node, instance, uuid, ours)
     except (HostRefused, RecordTooNew, RecordUnreadable) as error:
         log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
         return {}

@@ -67,13 +67,21 @@ def test_what_comes_changes_and_goes_is_told_once(site: Site) -> None:
     site.knows(endpoint(0), endpoint(1))
     assert site.told() == [expected(0, "endpoint-up"), expected(1, "endpoint-up")]
     assert site.told() == []
-    site.knows(endpoint(0), {**endpoint(1), "name": "", "migrating": True})
-    assert site.told() == [expected(1, "endpoint-change", "", "yes")]
+    site.knows(endpoint(0), {**endpoint(1), "name": "", "migrating": True, "state": "retired"})
+    assert site.told() == [expected(1, "endpoint-change", "", "yes", now=False)], "no name leads to one that is retired"
     site.knows(endpoint(0))
     assert site.told() == [expected(1, "endpoint-down", "", "yes", now=False)]
     underlay.remove(site.sim.paths)
     assert site.told() == [expected(0, "endpoint-down", "", now=False)]
     assert site.told() == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_guests_of_one_name_each_has_its_own(site: Site, order: int) -> None:
+    """A Ganeti cluster's, and one of the node."""
+    site.knows(*[endpoint(0), endpoint(1, instance="web0", cluster="gnt.example.com")][::order])
+    told = [line.split() for line in site.told()]
+    assert len(told) == 2 and all(line[0] == line[4] == line[7] for line in told)
 
 
 def test_what_is_not_there_yet_has_not_come(site: Site) -> None:
@@ -133,11 +141,3 @@ def test_what_is_kept_and_cannot_be_read_is_told_again(site: Site) -> None:
     for text in ("{", '{"schema": 1, "endpoints": 7}', kept.read_text().replace('"kind"', '"sort"')):
         kept.write_text(text)
         assert site.told() == [expected(0, "endpoint-up")]
-
-
-def test_one_that_is_retired_has_gone_and_does_not_come(site: Site) -> None:
-    """No name leads there any more; its address stays for a while."""
-    site.knows(endpoint(0), {**endpoint(1), "state": "retired"})
-    assert site.told() == [expected(0, "endpoint-up")]
-    site.knows({**endpoint(0), "name": "", "state": "retired"})
-    assert site.told() == [expected(0, "endpoint-down", "", now=False)] and site.told() == []
