@@ -186,7 +186,7 @@ class Machine:
             underlay = self.outbox.stated and self.line.can(UNDERLAY, now)
             found.append(Watch(self.inbox.begin(underlay), underlay))
         self._notice(now)
-        if self._to_save(now):
+        if now >= self._saved[0] + SAVED and self._saveable:
             self._saved = now, self.inbox.stand
             found.append(Save(self.inbox.document()))
         found += self._said
@@ -483,9 +483,6 @@ class Machine:
     @property
     def _saveable(self) -> bool:
         return self.inbox.complete and self.inbox.stand != self._saved[1] and not self.jobs and not self.wishes.telling
-
-    def _to_save(self, now: float) -> bool:
-        return now >= self._saved[0] + SAVED and self._saveable
 
     def last(self) -> Save | None:
         """Give what is to be kept on disk at the end."""
