@@ -230,8 +230,8 @@ class Connection:
         if self.flight is None and not (self.greeted and self.ready):
             times.append(self.rest)
         if self.greeted and self.ready and not self.stream:
-            if self.can("watch", now) and not self.holds:
-                times.append(max(self.rewatch, self.rest))
+            if self.can("watch", now):
+                times.append(NEVER if self.holds else max(self.rewatch, self.rest))
             elif self.flight is None and self.can("beat", now):
                 times.append(max(self._next_beat, self.rest))
         if self.flight is None and self.greeted and self.ready:
