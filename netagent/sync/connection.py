@@ -248,7 +248,7 @@ class Connection:
             times.append(self.rest)
         if self.greeted and self.ready and not self.stream:
             if self.can("watch", now):
-                times += [] if self.holds else [max(self.rewatch, self.rest)]
+                times.append(NEVER if self.holds else max(self.rewatch, self.rest))
             elif self.flight is None and self.can("beat", now):
                 times.append(max(self._next_beat, self.rest))
         if self.flight is None and self.greeted and self.ready:

@@ -332,6 +332,7 @@ def test_what_is_there_is_said_before_a_stream_is_begun(laid: Laid) -> None:
     begun(laid)
     had = [each._asdict() for each in HAD.had]
     (sent,) = laid.asked
+    assert laid.machine.due(laid.now) > laid.now, "it waits for the answer"
     assert sent.body["underlay"] == {"generation": 3, "addresses": [OWN, address(0)], "prefix": PREFIX, "had": had}
     laid.asked.clear()
     laid.tell(Answered(None, "e:6"))
