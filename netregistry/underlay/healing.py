@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netregistry.model import keys
 from netregistry.model.underlay import FIRST, Endpoint, NodePrefix, Placement
+from netregistry.underlay import saga
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -97,13 +98,15 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
         node, said = key.partition("/")[2], draft.get(key)
         if draft.node(node) is None or said.epoch != draft.view.epoch:
             continue
-        taken = [
-            each
-            for each in said.had
-            if (each.cluster, each.instance) == (before.cluster, before.instance) and (over or each.retired or node in nodes)
-        ]
-        new = (each for each in taken if each.address not in known)
-        found += (_endpoint(draft, node, each, each.address in said.there.addresses, rests, served) for each in new)
+        taken = []
+        for each in said.had:
+            if (each.cluster, each.instance) != (before.cluster, before.instance) or not (over or each.retired or node in nodes):
+                continue
+            if each.address not in known:
+                if not saga.has_room(found, node):
+                    continue  # it stays as its node has it
+                found.append(_endpoint(draft, node, each, each.address in said.there.addresses, rests, served))
+            taken.append(each)
         if taken:
             left[node] = said._replace(had=tuple(each for each in said.had if each not in taken))
     return before._replace(endpoints=tuple(found)), left

@@ -201,3 +201,24 @@ def test_a_fault_of_one_guest_is_its_own(site: Site, monkeypatch: pytest.MonkeyP
     site.confirms(0)
     site.passes(1)
     assert site.names() == {"web1.console": 0}
+
+
+def test_what_a_node_says_it_had_before_a_restore_is_bounded(site: Site) -> None:
+    """Take no more of it into a guest's record than has room there; the rest stays as its node has it."""
+    nic = site.guest("web1")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    prefix = site.prefix(2)
+    addresses = [prefix.at(FIRST + number) for number in range(MOST_ON_NODE + 50)]
+    site.local.view.epoch = "second"
+    had = [
+        {"cluster": "", "instance": "web1", "kind": f"k{place}", "address": each, "retired": True} for place, each in enumerate(addresses)
+    ]
+    there = {"generation": 1, "addresses": addresses, "prefix": prefix.prefix, "had": had}
+    assert site.report(site.who[2], underlay=there).status == 200
+    site.passes(1)
+    placement = site.placement("web1")
+    assert placement is not None
+    assert sum(each.node == NODES[2] for each in placement.endpoints) == MOST_ON_NODE
+    assert len(site.told(2)["endpoints"]) == len(addresses)
+    assert site.names() == {"web1.console": 0}
