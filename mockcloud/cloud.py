@@ -13,7 +13,7 @@ from itertools import count, islice
 from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud import limits, state, stored, sysinfo
+from mockcloud import limits, lost, state, stored, sysinfo
 from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
 from mockcloud.hardware import OWN, PROFILES, External, build, taken
 from mockcloud.hypervisor import Hypervisor, NodeOff
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
 CLUSTER = "mock"  #: that its nodes and instances are of
-VOLATILE = ("run", "var/run", "proc")  #: folders of a node that a boot finds empty
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
 MOST_EXTERNAL = 20  #: networks in which every node has a NIC
@@ -81,7 +80,7 @@ class MockCloud:
         state.agree(self.root, before, service)
         self.service = service or before.registry
         self._name = before.name or (f"mock-cloud-{os.urandom(8).hex()}" if self.service else "")
-        self._starts, self.external = before.starts + 1, before.external
+        self._starts, self.external, self.servers = before.starts + 1, before.external, before.servers
         self.vms = stored.Places(self.root)  #: files of instances
         self.watcher = SharedWatcher()
         # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
@@ -113,7 +112,7 @@ class MockCloud:
         """Give the clock, and the registry by it."""
         if not self.service:
             virtual = Scheduler(seed, later)
-            return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite")
+            return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite", self.servers)
         real = RealTime(seed)
         if members := members_of(self.service):
             return real, OwnService(real, self.root, members)
@@ -137,12 +136,19 @@ class MockCloud:
         self._loop.after(state.KEPT, self._keep)
         self._write()
 
-    def _write(self, closed: bool = False) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), closed, self.external, self.service, self._name))
+    def _write(self, closed: bool = False, **more: Any) -> None:
+        now = state.State(self._starts, self._loop.wall(), closed, self.external, self.service, self._name, self.servers)
+        state.write(self.root, now._replace(**more))
 
     def _attaches(self, external: tuple[str, ...]) -> None:
-        state.write(self.root, state.State(self._starts, self._loop.wall(), False, external, self.service, self._name))
+        self._write(external=external)
         self.external = external
+
+    def publish(self, servers: int) -> None:
+        """Have so many name servers for an underlay that begins, now and whenever the cloud is opened again. Raises HostRefused."""
+        if self.own.names is None:
+            self._write(servers=servers)
+            self.servers = self.own.servers = servers
 
     def _fits(self, number: int, there: int, depth: str = TREE, running: int = 0) -> None:
         """Raise HostRefused where this machine cannot hold so many nodes, ``there`` of which are on disk, and ``running`` run."""
@@ -358,6 +364,11 @@ class MockCloud:
     def _start(self, one: Sysinfo, spread: float = 1.0) -> None:
         """Put a node together as it was when another process ended, and start its agent at a moment by chance within ``spread`` seconds."""
         sysinfo.inside(self.root, one.uuid)
+        if lost.is_lost(self.root, one.uuid):  # a command was killed that let the registry forget it
+            lost.lose(self.root, one.uuid)
+            self._gone(f"nodes/{one.uuid}")
+            self._join(one.uuid, one.hostname, paths_of(self.root, one.uuid))
+            lost.switch_on(self.root, one.uuid)
         self.registry.recognise(one.uuid, paths_of(self.root, one.uuid))
         boot = stored.counters(self.root, one.uuid).boot
         host = self._host(one, f"boot-{boot}")
@@ -448,9 +459,7 @@ class MockCloud:
             raise HostRefused(f"node {node!a:.80} has not crashed", "crash it first")
         sysinfo.inside(self.root, node)
         del self.off[node]
-        for path in (f"{self.root}/{SERVERS}/{node}/{name}" for name in VOLATILE):
-            shutil.rmtree(path, ignore_errors=True)
-        stored.count(self.root, node, stored.Counters(stored.counters(self.root, node).boot + 1))
+        lost.switch_on(self.root, node)
         self.registry.wire.dead.discard(node)
         one = sysinfo.read(self.root, node)
         if one is not None:
@@ -475,16 +484,8 @@ class MockCloud:
 
     def list(self) -> list[dict[str, Any]]:
         """List the nodes: what each is, and how it stands."""
-        known = self._known()
-        found = []
-        for each in sysinfo.look(self.root).nodes:
-            alive, running = known.get(each.uuid, {}).get("alive", False), each.uuid in self.nodes
-            said = {"number": each.number, "uuid": each.uuid, "hostname": each.hostname, "profile": each.profile, "depth": each.depth}
-            said |= {"ganeti": each.ganeti, "ganeti_hook": each.hooked}
-            own = [{"name": nic.name, "mac": nic.own.mac, "address": nic.own.address} for nic in each.external]
-            at = {"mac": each.admin.mac, "address": each.admin.address, "external": own, "running": running, "alive": alive}
-            found.append({**said, "system_type": sysinfo.VIRTUAL, **at})
-        return found
+        alive = {uuid for uuid, each in self._known().items() if each["alive"]}
+        return [each.shown(each.uuid in self.nodes, each.uuid in alive) for each in sysinfo.look(self.root).nodes]
 
     def status(self, node: str) -> dict[str, Any]:
         """Say how the agent of a node stands. Raises HostRefused where it has none."""

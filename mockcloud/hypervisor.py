@@ -238,11 +238,12 @@ class Hypervisor:
         for name in os.listdir(self._proc):  # of processes that the other one was in the middle of starting or ending
             if name.isdigit():
                 self._forget_process(int(name))
-        for vm in running:
-            for each in vm.interfaces:
-                self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
-            self._write_process(vm)
-        self._node.resume()
+        with self._node.unheard():
+            for vm in running:
+                for each in vm.interfaces:
+                    self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
+                self._write_process(vm)
+            self._node.resume()
 
     def _distinct(self, running: Iterable[Vm]) -> None:
         with self._node.inside:

@@ -1,28 +1,36 @@
 """Hold the underlay against nodes' kernels and name servers: what names lead to is there on its node, and nothing else is.
 
-By tables of kernels, files of instances, what name servers answer and what the registry stores; by nothing of the code that made it so.
+By tables of kernels, files of instances and of nodes, what name servers answer and what the registry stores; by nothing of the code
+that made it so.
 Where the registry is in another process nobody follows what it stores, and nothing is held against it here.
 """
 
 from __future__ import annotations
 
+import json
 from ipaddress import IPv6Address, IPv6Network
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.invariants import guests_of
 from mockcloud.underlay import led
-from mockcloud.underlay_commits import AGE, MIGRATING, TTL
+from mockcloud.underlay_commits import AGE, TTL, is_migrating
 from mockcloud.wanted import settings_of, wanted_by
 from netcommon.host.api.facts import AF_INET6
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mockcloud.cloud import MockCloud
     from mockcloud.node import MockNode
-    from mockcloud.underlay_commits import UnderlayCommits
+    from mockcloud.underlay_commits import Object, UnderlayCommits
 
-UNREACHABLE = 7  #: a route's type (linux/rtnetlink.h)
+UNREACHABLE, MAIN = 7, 254  #: a route's type, and the table in which every lookup ends (linux/rtnetlink.h)
+LAST, PROTOCOL = (
+    2147483647,
+    174,
+)  #: of the route to the rest of a prefix: it counts behind all others, and is netcommon's (docs/underlay.md)
+FILE = "underlay.json"  #: in a node's /var/lib/netcommon: what custom scripts' environment is read from
 LATE = 30.0  #: seconds that something may last longer than it has to
 
 
@@ -34,7 +42,7 @@ def always(cloud: MockCloud, commits: UnderlayCommits) -> list[str]:
     return [*_once(cloud, has), *(() if cloud.restored else _led_to(cloud, commits, has))]
 
 
-def _once(cloud: MockCloud, has: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _once(cloud: MockCloud, has: Mapping[str, Collection[str]]) -> Iterator[str]:
     """One address, one node."""
     where: dict[str, str] = {}
     for uuid, addresses in has.items():
@@ -44,7 +52,7 @@ def _once(cloud: MockCloud, has: Mapping[str, frozenset[str]]) -> Iterator[str]:
             where[address] = uuid
 
 
-def _led_to(cloud: MockCloud, commits: UnderlayCommits, has: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _led_to(cloud: MockCloud, commits: UnderlayCommits, has: Mapping[str, Collection[str]]) -> Iterator[str]:
     """What a name leads to is there on its node: by the registry, and by each name server, also one that is out of reach and behind.
 
     A node that is off has nothing, nor one that has booted, until its agent has made what is its own; one that was forgotten is another.
@@ -61,7 +69,7 @@ def _led_to(cloud: MockCloud, commits: UnderlayCommits, has: Mapping[str, frozen
         for name, address in names.items():
             number = int(IPv6Address(address))
             uuid = owners.get(number >> 64, "")
-            there, own = has.get(uuid, frozenset[str]()), str(IPv6Address((number >> 64 << 64) + 1))
+            there, own = has.get(uuid, ()), str(IPv6Address((number >> 64 << 64) + 1))
             if own in there and cloud.nodes[uuid].alive and address not in there:
                 yield f"{name} leads to {address} by {who}, which is not there on {cloud.nodes[uuid].name}"
 
@@ -74,23 +82,77 @@ def settled(cloud: MockCloud, commits: UnderlayCommits) -> list[str]:
 
 
 def _on_nodes(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
-    """Each node has its own address, those of endpoints, and an unreachable route for the rest of its prefix; and nothing else."""
+    """Each node has its own address, those of endpoints, and an unreachable route for the rest of its prefix; and nothing else.
+
+    Where all prefixes are given out a node joins without one, and has nothing.
+    """
     for uuid, machine in cloud.nodes.items():
-        prefix = commits.state.get(f"prefixes/{uuid}")
-        if prefix is None or prefix.get("freed"):
+        network = _prefix(commits, uuid)
+        if network is None and (_free(commits) or f"prefixes/{uuid}" in commits.state):
             yield f"{machine.name} has no prefix"
             continue
-        network = IPv6Network(prefix["prefix"])
-        wanted = {str(network[1])} | {
-            each["address"] for _placement, each in _endpoints(commits) if each["node"] == uuid and each["state"] != "leaving"
-        }
-        has = _addresses(machine, commits.underlay or {})
-        yield from (f"{address} is not there on {machine.name}" for address in sorted(wanted - has))
-        yield from (f"{address} is left on {machine.name}" for address in sorted(has - wanted))
+        endpoints = [(placement, each) for placement, each in _endpoints(commits) if each["node"] == uuid and each["state"] != "leaving"]
+        deprecated = {each["address"]: True for _placement, each in endpoints}
+        yield from _own_addresses(cloud, uuid, commits, ({str(network[1]): False} if network is not None else {}) | deprecated)
         with machine.inside:
             routes = [route for route in machine.machine.view().routes(AF_INET6) if route.type == UNREACHABLE]
-        if [route.destination for route in routes] != [str(network)]:
-            yield f"{machine.name} has unreachable routes to {[route.destination for route in routes]}, and not to {network}"
+        wanted = [(str(network), LAST, PROTOCOL, MAIN)] if network is not None else []
+        has = [(route.destination, route.metric, route.protocol, route.table) for route in routes]
+        if has != wanted:
+            yield f"{machine.name} has unreachable routes to {has}, and not to {wanted} (destination, metric, protocol, table)"
+        yield from _told(commits, machine, network, endpoints)
+
+
+def _own_addresses(cloud: MockCloud, uuid: str, commits: UnderlayCommits, wanted: Mapping[str, bool]) -> Iterator[str]:
+    """The node has these addresses, of each of which is said whether it is deprecated: the node begins nothing from those of endpoints."""
+    machine, has = cloud.nodes[uuid], _addresses(cloud.nodes[uuid], commits.underlay or {})
+    yield from (f"{address} is not there on {machine.name}" for address in sorted(wanted.keys() - has.keys()))
+    yield from (f"{address} is left on {machine.name}" for address in sorted(has.keys() - wanted.keys()))
+    for address in sorted(wanted.keys() & has.keys()):
+        if has[address] != wanted[address]:
+            yield f"{address} on {machine.name} is {'deprecated' if has[address] else 'not deprecated'}, and is to be otherwise"
+
+
+def _told(
+    commits: UnderlayCommits, machine: MockNode, network: IPv6Network | None, endpoints: Iterable[tuple[Object, Object]]
+) -> Iterator[str]:
+    """What custom scripts and others read of the node's underlay is what the registry has: prefix, instances, kinds, addresses, names."""
+    zone = (commits.underlay or {}).get("zone", "")
+    names = {value["address"]: key.split("/", 2)[2] for key, value in commits.state.items() if key.startswith(f"names/{zone}/")}
+    wanted = [
+        {
+            "cluster": placement.get("cluster", ""),
+            **{name: each[name] for name in ("kind", "address", "state")},
+            "instance": placement["instance"],
+            "name": names.get(each["address"], ""),
+            "migrating": each["state"] in ("wanted", "there") and each["node"] == placement.get("incoming", ""),
+        }
+        for placement, each in endpoints
+    ]
+    try:
+        said = json.loads(Path(machine.paths.lib, FILE).read_bytes())
+        prefix, has = said["prefix"], list(said["endpoints"])
+    except FileNotFoundError:
+        prefix, has = "", []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        yield f"{FILE} of {machine.name} cannot be read: {type(error).__name__}: {error}"
+        return
+    if prefix != str(network or ""):
+        yield f"{FILE} of {machine.name} has the prefix {prefix!r}, and the node {str(network or '')!r}"
+    yield from (f"{FILE} of {machine.name} has {each}, and the registry has not" for each in has if each not in wanted)
+    yield from (f"{FILE} of {machine.name} lacks {each}" for each in wanted if each not in has)
+
+
+def _prefix(commits: UnderlayCommits, node: str) -> IPv6Network | None:
+    """Give the prefix that a node has."""
+    prefix = commits.state.get(f"prefixes/{node}")
+    return IPv6Network(prefix["prefix"]) if prefix is not None and not prefix.get("freed") else None
+
+
+def _free(commits: UnderlayCommits) -> int:
+    """Give how many prefixes are nobody's, and in no quarantine."""
+    site = IPv6Network((commits.underlay or {})["prefix"])
+    return (1 << 64 - site.prefixlen) - sum(key.startswith("prefixes/") for key in commits.state)
 
 
 def _resting(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
@@ -128,12 +190,13 @@ def _named(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
             if each["nic"]["uuid"] in items and not each.get("unset")
             for kind in wanted_by(items[each["nic"]["uuid"]], each, settings).options.endpoints
         }
+        where = guest.node if _prefix(commits, guest.node) is not None else None  # a node without a prefix has no endpoint
         for kind in sorted(kinds) if zone else ():
             name = f"{guest.vm['name']}.{kind}.{zone}"
-            if names.get(name, {}).get("node") != guest.node:
+            if names.get(name, {}).get("node") != where:
                 yield f"{name} leads to {names.get(name) or 'nobody'}, and its guest is on {machine.name}"
     for name, value in names.items():
-        if MIGRATING in name:
+        if is_migrating(f"names/{zone}/{name}", value):
             yield f"{name} leads to {value['address']}, and nobody migrates"
         elif value["instance"] not in known:
             yield f"{name} leads to {value['address']}, and there is no instance {value['instance']}"
@@ -163,9 +226,9 @@ def _endpoints(commits: UnderlayCommits) -> Iterator[tuple[dict[str, Any], dict[
                 yield placement, {"state": "wanted", **each}
 
 
-def _addresses(machine: MockNode, underlay: Mapping[str, Any]) -> frozenset[str]:
-    """Give the addresses of the site's underlay that a node has, on whichever device."""
+def _addresses(machine: MockNode, underlay: Mapping[str, Any]) -> dict[str, bool]:
+    """Give the addresses of the site's underlay that a node has, on whichever device, and whether each is deprecated."""
     site = IPv6Network(underlay["prefix"])
     with machine.inside:
         found = machine.machine.view().addresses()
-    return frozenset(each.address for each in found if each.family == AF_INET6 and IPv6Address(each.address) in site)
+    return {each.address: each.deprecated for each in found if each.family == AF_INET6 and IPv6Address(each.address) in site}

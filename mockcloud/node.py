@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ from runtime.paths import Paths
 from runtime.record import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from mockcloud.replaced.scheduler import Scheduler
@@ -95,6 +95,7 @@ class MockNode:
         self._crash: tuple[str, int] | None = None  # where the agent is killed, and how often it gets there before
         self._hook_ends = 0  # the request before which the next hook is killed; 0: none is
         self._hooking = False
+        self._resuming = False  # the host is made as it was: nobody does anything
         self.locks = Table(self.sources.lock_closed)
         self._dates = Dates(self.loop.wall)
         self._dates.look(self.paths.state)  # what is there now was left by another process
@@ -159,6 +160,8 @@ class MockNode:
             self.machine.changes.clear()
         if self._killed is not None:
             raise Killed  # it is dead, and does nothing any more
+        if self._resuming:
+            return
         if not self._hooking:
             self._reached("request")
         elif self._hook_ends:
@@ -284,6 +287,16 @@ class MockNode:
                     frozen, self._killed = self._killed, None
                     self._thawed(frozen)
                 self.loop.behind = 0.0
+
+    @contextmanager
+    def unheard(self) -> Iterator[None]:
+        """Let no agent hear what is done to the host meanwhile, and note nothing of it: it is made as it was."""
+        with self.sources.deaf() if isinstance(self.sources, Sources) else nullcontext():
+            self._resuming = True
+            try:
+                yield
+            finally:
+                self._resuming = False
 
     def resume(self) -> None:
         """Let the host be as the records of NICs say whose devices are there: the process that had it in memory is gone."""

@@ -60,7 +60,7 @@ def _sort(given: Mapping[str, Any]) -> Document:
 
 
 def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    if given.get("underlay"):
+    if "underlay" in given:
         set_up(cloud, checked_fields(given["underlay"]))
     made = [each.uuid for each in cloud.create(given.get("number", 1), **_sort(given))]
     _begin(cloud, made)

@@ -172,12 +172,15 @@ def socket_of(url: str) -> str:
 
 
 class MockRegistry(Reached):
-    """A registry's service. ``path``: of its file, MEMORY for none; one that is there is gone on with."""
+    """A registry's service. ``path``: of its file, MEMORY for none; one that is there is gone on with.
+
+    ``servers``: how many name servers have the names of an underlay.
+    """
 
     wire: Wire
 
-    def __init__(self, scheduler: Scheduler, note: Callable[[str], None], path: str = MEMORY) -> None:
-        self._scheduler, self._path = scheduler, path
+    def __init__(self, scheduler: Scheduler, note: Callable[[str], None], path: str = MEMORY, servers: int = 1) -> None:
+        self._scheduler, self._path, self.servers = scheduler, path, servers
         self._log = Lines(note).make()
         self._chance = Random(scheduler.chance.random())
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
@@ -219,14 +222,14 @@ class MockRegistry(Reached):
         self._loop.after(seconds, partial(self._every, seconds, work))
         work()
 
-    def publish(self, servers: int) -> None:
-        """Have the names of the underlay published at so many name servers, once for all."""
+    def publish(self) -> None:
+        """Have the names of the underlay published, once for all."""
         if self.names is None:
-            self._publish(self.registry, servers)
+            self._publish(self.registry)
 
-    def _publish(self, made: Registry, servers: int = 1) -> None:
+    def _publish(self, made: Registry) -> None:
         if self.names is None:
-            self.names = NameService(servers, Random(self._chance.random()), lambda: self.now)
+            self.names = NameService(self.servers, Random(self._chance.random()), lambda: self.now)
         self.names.begin(made, self._loop, self._log)
 
     @property

@@ -22,7 +22,7 @@ LONGEST = 1 << 16  #: bytes
 class State(NamedTuple):
     """``starts``: how often it was opened; ``time``: seconds since the epoch; ``closed``: that is when it ended; ``external``: networks
     in which every node has a NIC of its own; ``registry``: the socket of its registry's service, "" for a registry of its own; ``name``:
-    what the cloud is called there.
+    what the cloud is called there; ``servers``: how many name servers have the names of an underlay of a registry of its own.
     """
 
     starts: int = 0
@@ -31,6 +31,7 @@ class State(NamedTuple):
     external: tuple[str, ...] = ()
     registry: str = ""
     name: str = ""
+    servers: int = 1
 
     @property
     def later(self) -> float:
@@ -50,10 +51,17 @@ def read(root: str) -> State:
     if data is None:
         return State()
     try:
-        said = json.loads(data)
-        found = State(said["starts"], said["time"], said["closed"], tuple(said["external"]), said["registry"], said["name"])
-        sorts = type(found.starts), type(found.time), type(found.closed), *map(type, (found.registry, found.name, *found.external))
-        if sorts == (int, float, bool, str, str, *[str] * len(found.external)) and found.time >= EPOCH and set(said) == set(State._fields):
+        said = {"servers": 1, **json.loads(data)}  # an older mockcloud says no number of them
+        found = State(**{**said, "external": tuple(said["external"])})
+        sorts = *map(type, (found.starts, found.servers)), type(found.time), type(found.closed)
+        texts = {*map(type, (found.registry, found.name, *found.external))}
+        if (
+            sorts == (int, int, float, bool)
+            and texts == {str}
+            and found.servers > 0
+            and found.time >= EPOCH
+            and set(said) == set(State._fields)
+        ):
             return found
     except (ValueError, KeyError, TypeError, RecursionError):
         pass

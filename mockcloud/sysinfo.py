@@ -91,6 +91,14 @@ class Sysinfo(NamedTuple):
             "Tables": dict(profile.tables),
         }
 
+    def shown(self, running: bool, alive: bool) -> dict[str, Any]:
+        """Give what commands list of it. ``running``: its agent is; ``alive``: it is so by the registry."""
+        said = {"number": self.number, "uuid": self.uuid, "hostname": self.hostname, "profile": self.profile, "depth": self.depth}
+        said |= {"ganeti": self.ganeti, "ganeti_hook": self.hooked}
+        own = [{"name": nic.name, "mac": nic.own.mac, "address": nic.own.address} for nic in self.external]
+        at = {"mac": self.admin.mac, "address": self.admin.address, "external": own, "running": running, "alive": alive}
+        return {**said, **at, "system_type": VIRTUAL}
+
 
 def _own(own: Admin, name: str) -> dict[str, Any]:
     return {"MAC Address": own.mac, "ip4addr": own.address, "Prefix": own.length, "NIC Names": [name]}

@@ -6,13 +6,13 @@ node's at all (netregistry.underlay.published).
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mockcloud import sysinfo
 from mockcloud.cloud import CLUSTER
+from mockcloud.lost import lose
 from mockcloud.registry import once
 from mockcloud.sysinfo import UUIDS, paths_of
 from netregistry.client import Problem
@@ -42,9 +42,11 @@ def set_up(cloud: MockCloud, given: Mapping[str, Any]) -> dict[str, Any]:
     so many nodes have joined that are nowhere, so that few prefixes are free.
     """
     fields = {name: given[name] for name in OF_REGISTRY if name in given}
+    if "servers" in given and not cloud.service:
+        cloud.publish(given["servers"])
     found: dict[str, Any] = cloud.registry.client().change("PUT", "underlay", fields).body
     if not cloud.service:
-        cloud.own.publish(given.get("servers", 1))
+        cloud.own.publish()
     for number in range(1, given.get("others", 0) + 1):
         made = str(uuid.uuid5(UUIDS, f"other {number}"))
         with cloud.registry.client("node", made) as client:
@@ -63,9 +65,10 @@ def fenced(cloud: MockCloud, node: str) -> None:
     cloud.crash(node)
     try:
         _let_go(cloud, node)
-        left = 1
+        client, left = cloud.registry.client(), 1
         while left:
-            left = cloud.registry.client().change("POST", f"nodes/{node}/fence", force=True).body["left"]
+            at = client.get(f"nodes/{node}").body["revision"]
+            left = client.change("POST", f"nodes/{node}/fence", None, at, force=True).body["left"]
     except NetcommonError as error:
         raise Struck(f"it is not fenced: {error}") from None
 
@@ -73,7 +76,7 @@ def fenced(cloud: MockCloud, node: str) -> None:
 def forgotten(cloud: MockCloud, node: str) -> None:
     """Let a node be lost for good, and the operator forget it. Raises HostRefused."""
     cloud.crash(node)
-    shutil.rmtree(paths_of(cloud.root, node).lib, ignore_errors=True)  # another machine has nothing of it
+    lose(cloud.root, node)
     cloud.forgotten.add(node)
     try:
         _let_go(cloud, node)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 KINDS = ("underlay", "prefixes", "endpoints", "names", "zones", "confirmed", "nodes")
 RESERVED = 0x1_0000  #: numbers below it in a prefix are no endpoint's
 AGE, TTL = 3600.0, 60.0  #: of an underlay that does not say them
-MIGRATING = "-migrating."
 #: What may become of an endpoint that is "there" no more, or not yet.
 STEPS = {"wanted": ("retired",), "there": ("retired",), "retired": ("leaving",), "leaving": ()}
 
@@ -227,9 +226,9 @@ class UnderlayCommits:
         if after is not None:
             if _generation(after) != _generation(zone):
                 yield f"{key} is of generation {_generation(after)}, and its zone of {_generation(zone)}"
-        elif was is not None and MIGRATING not in key:
-            placement = self._placement(_instance(was))
-            if any(_is_live(each) and each["node"] == placement.get("leads") for each in _endpoints(placement)):
+        elif was is not None and not is_migrating(key, was):
+            placement, kind = self._placement(_instance(was)), kind_of(key)
+            if any(_is_live(each) and (each["node"], each["kind"]) == (placement.get("leads"), kind) for each in _endpoints(placement)):
                 yield f"{key} goes, and its guest is somewhere"
 
     def _of_names(self, before: Mapping[str, Object | None], changed: Mapping[str, Object | None]) -> Iterator[str]:
@@ -247,7 +246,7 @@ class UnderlayCommits:
                 each = there.get(name["address"])
                 if each is None or _state(each) != "there" or each["node"] != name["node"]:
                     yield f"{key} leads to {name['address']}, which is not there"
-                elif each["node"] != placement.get("incoming" if MIGRATING in key else "leads"):
+                elif each["node"] != placement.get("incoming" if is_migrating(key, name) else "leads"):
                     yield f"{key} leads to another node than its guest's"
                 if len(self._leads[name["address"]]) > 1:
                     yield f"{' and '.join(sorted(self._leads[name['address']]))} lead to one address, {name['address']}"
@@ -256,6 +255,17 @@ class UnderlayCommits:
         cluster, name = instance
         found = self.state.get(f"endpoints/{cluster or 'none'}/{name}")
         return found if found is not None and _instance(found) == instance else {}
+
+
+def is_migrating(key: str, value: Object) -> bool:
+    """Tell whether the name of a key is one of its instance's migration. An instance may itself be called web-migrating."""
+    return key.split("/", 2)[2].startswith(f"{value['instance']}-migrating.")
+
+
+def kind_of(key: str) -> str:
+    """Give the kind of endpoints of which the name of a key is."""
+    _, zone, name = key.split("/", 2)
+    return name.removesuffix(f".{zone}").rpartition(".")[2]
 
 
 def _drop(index: dict[K, set[str]], of: K, key: str) -> None:

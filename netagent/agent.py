@@ -54,7 +54,7 @@ REWATCH = 1.0
 SETTLED = 0.1
 
 #: Watched folders that others make, by the names of their watches: what is in them a registry is told.
-FOREIGN = frozenset({"ganeti", "definitions"})
+FOREIGN = frozenset({"ganeti", "processes", "definitions"})
 
 #: How long the end waits for what is being done (seconds).
 GRACE = 5.0
@@ -234,6 +234,7 @@ class Agent:
 
     def _take(self, event: Event, now: float) -> None:
         if isinstance(event, LinkGone):
+            self._joined.gone()
             self._journal.gone(self._nics.about(((INDEX, event.ifindex),)))
         if isinstance(event, Overrun):
             self._journal.lost(event.source)
@@ -289,6 +290,7 @@ class Agent:
         files.watch("locks", self._store.folder("locks").descriptor, inotify.IN_CLOSE, _lock_closed)
         files.watch("openvswitch", os.path.dirname(self._paths.ovsdb), came, self._socket_came)
         files.watch("ganeti", f"{self._paths.kvm_run}/conf", came, self._runtime_written)
+        files.watch("processes", f"{self._paths.kvm_run}/pid", names | came | inotify.IN_MODIFY, self._process_began)
         files.watch("definitions", self._paths.definitions, names, self._defined)
         self._rest()
 
@@ -316,6 +318,7 @@ class Agent:
                 self._log.error(f"records are not watched: {error}")
             if lost - self._files.lost:
                 self._joined.lost()  # what has happened in it before this is on no event
+                self._joined.underlaid()
 
     def _socket_came(self, name: str) -> None:
         """A daemon of Open vSwitch makes one; not in the midst of reading events."""
@@ -332,9 +335,14 @@ class Agent:
         if not dot or suffix != "runtime":
             return None
         self._jobs.runtime_written(instance)
+        self._joined.underlaid()
         for entry in self._nics.of_instance(instance):  # its guest has arrived, perhaps, and that is to be told of each
             self._joined.marked(entry.uuid)
         return Changed(((INSTANCE, instance),))
+
+    def _process_began(self, _name: str) -> None:
+        """A QEMU of Ganeti's has written its process id, or that was removed: a guest is on its way here, perhaps, or is not any more."""
+        self._joined.underlaid()
 
     # -- from time to time
 

@@ -47,11 +47,13 @@ OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 THREADS = 6
 #: The node's own addresses of an underlay (netagent.underlay.keeper).
 UNDERLAY = "underlay"
+#: The site's scripts of endpoints, which may take long (the same module).
+ENDPOINTS = "endpoint-scripts"
 #: What is read, and done, for a registry: neither keeps the other waiting, nor the node's own work.
 TOLD, ASKED = "registry-look", "registry-do"
 #: An inventory for a registry is of the same sort as our own surveys: of pictures of all that the kernel has one is held at a time.
 REGISTRYS = Key(SURVEY, "registry")
-LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 2, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1, TOLD: 1, ASKED: 2, UNDERLAY: 1}
+LIMITS = {LOOK: 4, SWITCHED: 3, SCRIPTS: 2, SURVEY: 1, REAP: 1, ADOPT: 1, LATER: 1, TOLD: 1, ASKED: 2, UNDERLAY: 1, ENDPOINTS: 1}
 
 #: After Ganeti has written an instance's file: until then its hooks have ended, so a NIC without a record is none of theirs (seconds).
 ADOPT_AFTER = 15.0

@@ -137,9 +137,14 @@ class Joined:
             self._sync.changed()
 
     def underlaid(self) -> None:
-        """Note that other addresses of the underlay are there than before."""
+        """Note that other addresses of the underlay are there than before, or that other guests are on their way here."""
         if self._sync is not None:
             self._sync.underlaid()
+
+    def gone(self) -> None:
+        """Note that a device has gone."""
+        if self._sync is not None:
+            self._sync.gone()
 
     def unworked(self, key: Key, error: Exception) -> None:
         """Note that a worker could not do what it was given."""

@@ -104,6 +104,11 @@ class Question(NamedTuple):
         """Give the body as it is sent; None for none."""
         return None if self.body is None else json.dumps(self.body).encode("ascii")
 
+    @property
+    def said(self) -> str:
+        """Give what If-Match says of a change; "" where it is not sent."""
+        return self.match if self.method in ("PATCH", "DELETE") or self.match != ANY else ""
+
     def headers(self, role: str) -> dict[str, str]:
         """Give the headers; ``role``: as whom it is asked, "" where that is not said."""
         found = {"Netcommon-Role": quote(role, safe=":")} if role else {}
@@ -111,8 +116,8 @@ class Question(NamedTuple):
             found["Content-Type"] = "application/json"
         if self.key:
             found["Idempotency-Key"] = self.key
-            if self.method in ("PATCH", "DELETE") or self.match != ANY:
-                found["If-Match"] = self.match if self.match == ANY else f'"{self.match}"'
+            if self.said:
+                found["If-Match"] = self.said if self.said == ANY else f'"{self.said}"'
         return found
 
     @classmethod

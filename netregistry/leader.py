@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
-    from netregistry.stores.base import Batch
+    from netregistry.stores.base import Batch, Store
     from netregistry.view import View
 
     Work = Generator[Effect, Result, None]
@@ -73,6 +73,7 @@ class Leader:
             tuple[str, float], float
         ] = {}  # a report that is to be settled, as it says so -> since when that is known here
         self._due = Marks()  # of whom a step of the underlay may be due
+        self._undone: dict[tuple[str, str], Exception] = {}  # of whom it was not taken, by a fault
 
     def elected(self, seconds: float) -> Generator[Effect, Result, int]:
         """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
@@ -137,9 +138,10 @@ class Leader:
         refused = refused or undone
         noted = yield from self._noted_or_swept()
         yield from self._placed()
+        refused = refused or self._not_placed()
         settled = min(self._settling.values(), default=float("inf")) + SETTLING
         until = min(self._next_end(view), settled, latest)
-        self._rest = None if due or noted else Rest(view, view.revision, began, until)
+        self._rest = None if due or noted or self._undone else Rest(view, view.revision, began, until)
         now = self._core.now()
         if now - self._looked >= EVERY or now < self._looked:
             yield from self._clock_kept(now)
@@ -193,16 +195,20 @@ class Leader:
         ends = self._steady.ends(core.view.settings.quarantine)
         if ends:
             self._due.ended(core.view, core.now(), LOOKED_AT)
+        for instance in self._undone:
+            self._due.mark(instance)
         marked = self._due.some(LOOKED_AT)
         for _ in range(AT_A_TURN):
             draft, taken = Draft(core.view, "", who, core.now()), list[tuple[str, str]]()
             placing = Placing(draft, ends=ends)
             while marked and placing.advance(*marked[0]):
+                self._undone.pop(marked[0], None)
                 taken.append(marked.pop(0))
+            self._undone |= placing.failed
             if not taken:
                 if not marked:
                     return
-                taken = [marked.pop(0)]  # something of it cannot be read, and nothing is written over that
+                taken = [marked.pop(0)]  # something of it cannot be read, and nothing is written over that; or it is at fault
             commit = draft.bare()
             result = (yield commit) if commit.changes else None
             if result is None or isinstance(result, Committed):
@@ -210,6 +216,13 @@ class Leader:
                     self._due.over(instance)
             if commit.changes:
                 yield CatchUp(result.revision if isinstance(result, Committed) else 0)
+
+    def _not_placed(self) -> Refused | None:
+        """Say of which instance a step was not taken by a fault."""
+        for (cluster, instance), why in self._undone.items():
+            whose = f"{instance} of {cluster}" if cluster else instance
+            return Refused("unavailable", f"endpoints and names of {whose} stay as they are: {why!r}; {len(self._undone)} instances in all")
+        return None
 
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""
@@ -308,6 +321,13 @@ class Leader:
         if old:
             self._marks = self._marks[len(old) :]
             self._old = old[-1]
+
+
+def deposed(store: Store) -> None:
+    """Let nobody lead any more, so that the next one need not wait until the lease ends: who led is known to be gone."""
+    there = store.get(keys.LEADER)
+    if there is not None:
+        store.commit((Expect(keys.LEADER, there.revision),), (Delete(keys.LEADER),))
 
 
 def _done(value: bytes) -> int:

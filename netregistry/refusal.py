@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "compacted": (410, "Not remembered so far back"),
     "stale": (412, "Changed since"),
     "epoch": (412, "Of another epoch"),
+    "gone": (410, "Not the node's any more"),
     "too-large": (413, "Too much at once"),
     "media": (415, "Not JSON"),
     "match": (428, "Revision needed"),

@@ -26,13 +26,12 @@ from netregistry.underlay import told
 from netregistry.view import groups
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from netregistry.model.importing import Import
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
-    from netregistry.model.underlay import NodePrefix
 
 What = Literal["nic", "network"]
 
@@ -57,6 +56,9 @@ class Known(Protocol):
     epoch: str
     revision: int
     replaced: dict[str, tuple[Any, int]]  #: what the latest commit has changed: object (or None) and revision before
+
+    @property
+    def unreadable(self) -> Mapping[str, str]: ...
 
     def get(self, key: str) -> Any: ...
 
@@ -183,7 +185,7 @@ class Stream:
 
     def __init__(self, node: str, underlay: bool = False) -> None:
         self.node, self._underlay = node, underlay
-        self._prefix = 0  # the revision of the node's prefix that was told
+        self._stand = told.Stand()  # how the node's underlay stood when that was told
         self._told: dict[tuple[What, str], int] = {}  # the node's own NICs, and their networks -> revision of the value
 
     def begin(self, view: Known) -> Iterator[Line]:
@@ -201,7 +203,7 @@ class Stream:
         """Take all that concerns the node for told."""
         self._told = {("network", uuid): view.at(keys.network(uuid)) for uuid in self._own_networks(view)}
         self._told |= {("nic", uuid): view.at(keys.nic(uuid)) for uuid in sorted(self._owns(view))}
-        self._prefix = self._prefix_at(view) if self._underlay else 0
+        self._stand = told.stand(view, self.node) if self._underlay else told.Stand()
 
     def next(self, view: Known, batch: Changes) -> Iterator[Line]:
         """Tell what a commit changes for the node, after the view has taken it in.
@@ -290,22 +292,23 @@ class Stream:
         self._keep(view, "network", uuid, own)
 
     def _tell_underlay(self, view: Known) -> Iterator[Line]:
-        """Tell the node, if it has asked for that, what it is to have of the underlay: each step of that advances its prefix."""
+        """Tell the node, if it has asked for that, what it is to have of the underlay: each step of that advances its prefix.
+
+        Of what cannot be read it is told why: without a line it would take all of it for gone.
+        """
         if not self._underlay:
             return
-        at, before = self._prefix_at(view), self._prefix
-        if at == before:
+        now, before = told.stand(view, self.node), self._stand
+        if now == before or (now.problem and now.problem == before.problem):
             return
-        self._prefix = at
-        if at:
-            yield Line("change" if before else "enter", "underlay", self.node, told.of(view, self.node), f"{view.epoch}:{at}")
+        self._stand = now
+        event: Literal["enter", "change"] = "change" if before.at or before.problem else "enter"
+        if now.problem:
+            yield Line(event, "underlay", self.node, {"problem": now.problem}, f"{view.epoch}:{now.at or view.revision}")
+        elif now.at:
+            yield Line(event, "underlay", self.node, told.of(view, self.node), f"{view.epoch}:{now.at}")
         else:
             yield Line("leave", "underlay", self.node, revision=f"{view.epoch}:{view.revision}")
-
-    def _prefix_at(self, view: Known) -> int:
-        """Give the revision of the node's prefix; 0 where it has none, or not any more."""
-        prefix: NodePrefix | None = view.get(keys.prefix(self.node))
-        return view.at(keys.prefix(self.node)) if prefix is not None and not prefix.freed else 0
 
     def _keep(self, view: Known, what: What, uuid: str, own: bool) -> None:
         if own:

@@ -29,7 +29,7 @@ from netregistry.model.history import Ledger, Settings
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.model.underlay import Name, NodePrefix, Placement, Underlay
+from netregistry.model.underlay import Confirmed, Name, NodePrefix, Placement, Underlay
 from netregistry.pool import REPORTED, Joined, Place, Pool
 
 if TYPE_CHECKING:
@@ -380,6 +380,11 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "placed", node
         if any(each.state == "retired" and not each.cleared for each in value.endpoints):
             yield ("uncleared",)
+    elif isinstance(value, Confirmed):
+        for name in value.there.arriving:
+            yield "arriving", name
+        for instance in dict.fromkeys((each.cluster, each.instance) for each in value.had):
+            yield "had", *instance
     elif isinstance(value, Name):
         yield "names", value.cluster, value.instance
     elif kind == "nics":

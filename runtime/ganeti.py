@@ -183,6 +183,15 @@ def instances(paths: Paths) -> list[str]:
         return [name.removesuffix(".runtime") for name in folder.names() if name.endswith(".runtime") and _is_instance(name[:-8])]
 
 
+def processes(paths: Paths) -> list[str]:
+    """The instances that have a process id file here."""
+    folder = _folder(paths, "pid")
+    if folder is None:
+        return []
+    with folder:
+        return [name for name in folder.names() if _is_instance(name)]
+
+
 def nic_files(paths: Paths, instance: str) -> dict[str, str]:
     """What nic/<instance>/ says: index or UUID -> tap. Symbolic links are followed within the folder only."""
     folder = _nic_folder(paths, instance)

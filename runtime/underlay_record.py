@@ -21,11 +21,16 @@ LONGEST = 1 << 24  #: bytes
 
 
 class UnderlayRecord(NamedTuple):
-    """The operations of the underlay on record, as JSON has them. ``generation``: that of the known value that they were made by."""
+    """The operations of the underlay on record, as JSON has them. ``generation``: that of the known value that they were made by.
+
+    ``pending``: names (Operation.identity) those that were never there yet, since their first making has failed or was cut short. Versions
+    that know nothing of it take them for made.
+    """
 
     boot: str
     generation: int = 0
     operations: tuple[Mapping[str, object], ...] = ()
+    pending: tuple[str, ...] = ()
 
 
 def read(paths: Paths, netns: int, boot: str) -> UnderlayRecord | None:
@@ -42,10 +47,12 @@ def read(paths: Paths, netns: int, boot: str) -> UnderlayRecord | None:
         return None
     stored = versioned(data, SCHEMA)
     there, generation, operations = (stored.get(name) for name in ("boot", "generation", "operations"))
+    pending = stored.get("pending", [])
     listed = isinstance(operations, list) and all(isinstance(each, dict) for each in operations)
-    if not (isinstance(there, str) and type(generation) is int and listed):
+    named = isinstance(pending, list) and all(isinstance(each, str) for each in pending)
+    if not (isinstance(there, str) and type(generation) is int and listed and named):
         raise RecordUnreadable(f"not the fields of schema {SCHEMA}")
-    return UnderlayRecord(there, generation, tuple(operations or ())) if there == boot else None
+    return UnderlayRecord(there, generation, tuple(operations or ()), tuple(pending)) if there == boot else None
 
 
 def write(paths: Paths, netns: int, record: UnderlayRecord) -> None:

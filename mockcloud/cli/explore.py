@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mockcloud.cli.opened import not_empty
 from mockcloud.cli.output import answer
 from mockcloud.cli.scenarios import VIOLATED, scratch
 from mockcloud.explore.drawing import draw
@@ -30,7 +31,9 @@ MOST = 1_000_000_000  #: the highest seed
 @click.option("--seeds", type=int, default=100, show_default=True, metavar="NUMBER", help="How many seeds are tried.")
 @click.option("--from", "first", type=int, default=1, show_default=True, metavar="SEED", help="Which one is the first.")
 @click.option("--minutes", type=float, default=10.0, show_default=True, metavar="NUMBER", help="After how many minutes no other is begun.")
-@click.option("--save", "folder", default="", metavar="FOLDER", help="Write the scenario file of each violation there too.")
+@click.option(
+    "--save", "folder", default="", metavar="FOLDER", callback=not_empty, help="Write the scenario file of each violation there too."
+)
 @click.option("--draw", "only", is_flag=True, help="Print the scenario of the first seed as it is drawn, and run nothing.")
 @json_option
 def explore_(seeds: int, first: int, minutes: float, folder: str, only: bool, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mockcloud.cli.opened import cloud_option, done
+from mockcloud.cli.opened import cloud_option, done, not_empty
 from mockcloud.cli.output import answer
 from netcommon.cli.output import fields, json_option, say, table
 
@@ -14,11 +14,11 @@ FIELDS = ("subnet", "subnet6", "gateway", "gateway6", "tag")
 
 @click.command("network")
 @click.argument("name")
-@click.option("--subnet", default="", metavar="PREFIX", help="Its IPv4 subnet.")
-@click.option("--subnet6", default="", metavar="PREFIX", help="Its IPv6 subnet.")
-@click.option("--gateway", default="", metavar="ADDRESS", help="Its gateway for IPv4.")
-@click.option("--gateway6", default="", metavar="ADDRESS", help="Its gateway for IPv6.")
-@click.option("--tag", default="", help="The NIC tag that a node must provide for it.")
+@click.option("--subnet", default="", metavar="PREFIX", callback=not_empty, help="Its IPv4 subnet.")
+@click.option("--subnet6", default="", metavar="PREFIX", callback=not_empty, help="Its IPv6 subnet.")
+@click.option("--gateway", default="", metavar="ADDRESS", callback=not_empty, help="Its gateway for IPv4.")
+@click.option("--gateway6", default="", metavar="ADDRESS", callback=not_empty, help="Its gateway for IPv6.")
+@click.option("--tag", default="", callback=not_empty, help="The NIC tag that a node must provide for it.")
 @click.option("--vlan", default=0, metavar="NUMBER", help="Its VLAN.")
 @cloud_option
 @json_option

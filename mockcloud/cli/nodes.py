@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mockcloud import limits
-from mockcloud.cli.opened import cloud_option, done, registry_option
+from mockcloud.cli.opened import cloud_option, done, not_empty, registry_option
 from mockcloud.cli.output import answer
 from mockcloud.elsewhere import HTTPS
 from mockcloud.hardware import PROFILES
@@ -53,8 +53,16 @@ seconds_option = click.option(
 @ganeti_option
 @hook_option
 @registry_option
-@click.option("--underlay", default="", metavar="PREFIX", help="Give the cloud's registry an underlay, of which each node gets a /64.")
-@click.option("--zone", default="", metavar="ZONE", help="With --underlay: the zone of its names; without it there are none.")
+@click.option(
+    "--underlay",
+    default="",
+    metavar="PREFIX",
+    callback=not_empty,
+    help="Give the cloud's registry an underlay, of which each node gets a /64.",
+)
+@click.option(
+    "--zone", default="", metavar="ZONE", callback=not_empty, help="With --underlay: the zone of its names; without it there are none."
+)
 @json_option
 def create(number: int, folder: str, registry: str, underlay: str, zone: str, as_json: bool, **sort: Any) -> None:
     """Make NUMBER nodes, one by default; the first makes the cloud.
@@ -149,7 +157,13 @@ def status(nodes: tuple[str, ...], folder: str, seconds: float, seed: int, as_js
 
 @click.command("nics")
 @click.argument("network")
-@click.option("--subnet", default="", metavar="PREFIX", help="Make the network with this IPv4 subnet, where there is none of the name.")
+@click.option(
+    "--subnet",
+    default="",
+    metavar="PREFIX",
+    callback=not_empty,
+    help="Make the network with this IPv4 subnet, where there is none of the name.",
+)
 @click.option("--remove", is_flag=True, help="Take these NICs away again.")
 @cloud_option
 @json_option

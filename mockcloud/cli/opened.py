@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mockcloud import state
 from mockcloud.cloud import MockCloud
 from mockcloud.nodes import perform
 from mockcloud.own_service import named
 from mockcloud.served.client import ask, connection
-from runtime.errors import HostRefused, escaped
+from runtime.errors import HostRefused, NicInvalid, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +22,24 @@ if TYPE_CHECKING:
 FOLDER = "/var/lib/mockcloud"
 VARIABLE = "MOCKCLOUD"
 
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Give what an option says; refuse nothing, which a variable of a shell is that is not set. Raises NicInvalid."""
+    if value == "" and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+        raise NicInvalid(param.opts[0], value, f"{param.metavar or 'a text'}, or no such option")
+    return value
+
+
 #: For every subcommand that works on a cloud.
 cloud_option = click.option(
-    "--cloud", "folder", metavar="FOLDER", default=FOLDER, envvar=VARIABLE, show_default=True, help="The cloud's folder."
+    "--cloud",
+    "folder",
+    metavar="FOLDER",
+    default=FOLDER,
+    envvar=VARIABLE,
+    callback=not_empty,
+    show_default=True,
+    help="The cloud's folder.",
 )
 
 
@@ -31,6 +47,7 @@ registry_option = click.option(
     "--registry",
     default="",
     metavar="SOCKET|URL|etcd:N",
+    callback=not_empty,
     help="The socket of a registry's service on this machine, https://HOST:PORT of one elsewhere, or etcd:3 for a service of its own over "
     "an etcd of three members, instead of a registry in this process: said once, when the cloud is made.",
 )

@@ -11,7 +11,7 @@ import click
 
 from mockcloud import state
 from mockcloud.cli.nodes import seed_option
-from mockcloud.cli.opened import cloud_option, opened
+from mockcloud.cli.opened import cloud_option, not_empty, opened
 from mockcloud.cli.output import answer
 from mockcloud.scenarios.faults import FAULTS
 from mockcloud.scenarios.file import LATEST, SETTLE, read
@@ -34,9 +34,16 @@ VIOLATED = 1  #: the exit status where something was found that must not be
 @click.argument("file", type=click.Path())
 @seed_option
 @click.option(
-    "--keep", "folder", default="", metavar="FOLDER", help="Make the cloud there, and let it stay; by default it goes with the run."
+    "--keep",
+    "folder",
+    default="",
+    metavar="FOLDER",
+    callback=not_empty,
+    help="Make the cloud there, and let it stay; by default it goes with the run.",
 )
-@click.option("--log", "log", default="", metavar="FILE", help="Write all that nodes and registry did, line by line, into a file.")
+@click.option(
+    "--log", "log", default="", metavar="FILE", callback=not_empty, help="Write all that nodes and registry did, line by line, into a file."
+)
 @json_option
 def run(file: str, seed: int, folder: str, log: str, as_json: bool) -> None:
     """Run the scenario in FILE on a cloud of its own, and say what of it must not be.

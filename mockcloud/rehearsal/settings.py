@@ -18,7 +18,10 @@ RELOAD, RESTART = "systemctl reload netcommon-agent", "systemctl restart netcomm
 #: Settings of [registry] that its service takes, at its start; the others are the agent's.
 OF_SERVICE = frozenset(("registry.store", "registry.listen", "registry.names"))
 OF_SERVICE |= {"registry.zone_servers", "registry.zone_key_file", "registry.zone_timeout"}
-OF_AGENT = ("agent.", "registry.", "repair.", "log.")
+OF_AGENT = ("agent.", "registry.", "repair.", "log.", "underlay.")
+OF_NICS = ("nic.", "networks.")
+#: Options of NICs by which the agent tells the registry what a guest has, as they were at its last reload.
+TOLD = frozenset(("addresses", "prefixes", "eui64", "endpoints"))
 
 
 class Differs(NamedTuple):
@@ -75,4 +78,5 @@ def needs(key: str) -> str:
     """Say what takes a setting besides hooks, which read it anew each time: the command that lets it; "" for none."""
     if key in OF_SERVICE:
         return RESTART
-    return RELOAD if key.startswith(OF_AGENT) else ""
+    told = key.startswith(OF_NICS) and key.rpartition(".")[2] in TOLD
+    return RELOAD if told or key.startswith(OF_AGENT) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ from netagent.sources.switches import Connection, Database, Dial
 from netcommon.host.simulated.events import Telling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Iterator
     from random import Random
 
     from mockcloud.replaced.scheduler import NodeLoop
@@ -61,6 +62,15 @@ class Sources:
         host.tell.hearers.append(self._hear)
         self._closed = Told(loop)
         self.dial = Dial(self._database, self._bridge)
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Hear nothing of what is done meanwhile: it is done before anybody listens."""
+        self._host.tell.hearers.remove(self._hear)
+        try:
+            yield
+        finally:
+            self._host.tell.hearers.append(self._hear)
 
     def lock_closed(self, number: int) -> None:
         """Tell that the lock of a NIC was let go."""

@@ -321,6 +321,7 @@ FAULTS: dict[str, Fault] = {
         _away,
         _reached,
         False,
+        own=True,
     ),
     "backup": Fault("Copy the registry.", {}, _copy, None, False, own=True),
     "restore": Fault("Put the latest copy in the place of the registry.", {}, _restored, None, False, own=True),
@@ -337,6 +338,7 @@ class Faults:
         self._now: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
         self._count = 0
         self.impossible: list[NetcommonError] = []  #: why faults could not begin
+        self.half: list[NetcommonError] = []  #: why faults have begun of which not all could be done
         self.begun = 0  #: how often one has
 
     def strike(self, name: str, nodes: Iterable[str], given: Mapping[str, Any], lasts: float) -> None:
@@ -353,6 +355,7 @@ class Faults:
                 fault.begins(self._cloud, node, wanted)
             except Struck as error:
                 self._note(f"{name} of {where}: {error}")
+                self.half.append(Struck(f"{name} of {where}: {error}"))
             except NetcommonError as error:
                 self._note(f"{name} of {where} cannot be: {error}")
                 self.impossible.append(error)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import os
 import tomllib
+from contextlib import suppress
 from functools import partial
+from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.etcd import MOST as MOST_MEMBERS
@@ -155,9 +157,10 @@ class _Reader:
             elif key not in TABLES:
                 self._unknown((key,), key, (*keys, *TABLES))
         self._etcd = made.get("etcd", None if "etcd" in self._document else 0)
-        if underlay := self._underlay(self._document.get("underlay", {})):
-            made["underlay"] = underlay
         networks = self._tables("networks", self._document.get("networks", {}))
+        if "underlay" in self._document:
+            made["underlay"] = self._underlay(self._document["underlay"])
+            self._room(made["underlay"].get("prefix", ""), networks, made.get("nodes", Scenario().nodes))
         steps = self._document.get("steps", [])
         if not isinstance(steps, list) or not all(isinstance(each, dict) for each in steps):
             self.problems.append((("steps",), "steps: expected tables [[steps]]"))
@@ -179,9 +182,25 @@ class _Reader:
                 self._take(found, ("underlay",), key, value, takes[key])
             else:
                 self._unknown(("underlay", key), key, tuple(takes))
-        if said and "prefix" not in said:
+        if "prefix" not in said:
             self.problems.append((("underlay",), "underlay: expected prefix = a text"))
+        if "servers" in said and self._etcd:
+            self.problems.append((("underlay", "servers"), f"servers needs a registry in this process: expected no etcd = {self._etcd}"))
         return found
+
+    def _room(self, prefix: str, networks: Mapping[str, Mapping[str, str]], nodes: int) -> None:
+        """Refuse a prefix of an underlay that the registry would refuse for what else there is."""
+        if not prefix:
+            return
+        site, place = IPv6Network(prefix), ("underlay", "prefix")
+        for name, fields in networks.items():
+            with suppress(ValueError):  # the registry says what is wrong with a network
+                if "subnet6" in fields and IPv6Network(fields["subnet6"]).overlaps(site):
+                    beside = f"a prefix beside those of networks: {_named(name)} has {fields['subnet6']}"
+                    self.problems.append((place, f"prefix = {escaped(prefix)}: expected {beside}"))
+        if nodes > (most := 1 << 64 - site.prefixlen):
+            few = f"a shorter one: there are {nodes} nodes, and {most} prefixes of /64 in it"
+            self.problems.append((place, f"prefix = {escaped(prefix)}: expected {few}"))
 
     def _tables(self, name: str, said: Any) -> dict[str, dict[str, str]]:
         if not isinstance(said, dict):
@@ -251,6 +270,8 @@ class _Reader:
 
     def _possible(self, place: Path, fault: str, given: Mapping[str, Any]) -> None:
         """Refuse a fault that cannot strike the registry that the file says there is."""
+        if fault == "names" and "underlay" not in self._document:
+            self.problems.append(((*place, "fault"), "names needs name servers: expected a table [underlay]"))
         members = self._etcd
         if members is None:
             return

@@ -186,7 +186,8 @@ class Run:
     def all(self, settle: float, certain: bool = False) -> None:
         """Run all steps; then let faults end and all become quiet, and look at it. Raises Violated.
 
-        ``certain``: raise why faults cannot be, where none of those at a time can: nothing was tried.
+        ``certain``: raise why faults cannot be, where none of those at a time can: nothing was tried; and at the end, where nothing else
+        is wrong, what of them could not be done.
         """
         for each in self._steps:
             if each.is_fault and each.step:
@@ -206,6 +207,8 @@ class Run:
             raise self._faults.impossible[0]
         self._struck()
         self._quieten(settle)
+        if certain and self._faults.half and not self.violations:
+            raise self._faults.half[0]
 
     def _next(self, timed: deque[Step], counted: deque[Step]) -> Step | None:
         """Let time pass until a task is due, and give it: of those at a time and those at a number of actions the one that is due first."""

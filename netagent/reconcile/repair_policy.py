@@ -133,6 +133,12 @@ class Repairs:
                 said.add(why)
             return new
 
+    def paused(self, key: str, operation: str) -> float:
+        """Give when something is tried again that has failed; 0: now."""
+        with self._lock:
+            pause = self._pauses.get(key, {}).get(operation)
+            return pause.until if pause is not None and self._clock() < pause.until else 0.0
+
     def worked(self, key: str) -> None:
         """All that was tried for the record worked, or nothing was to be done."""
         with self._lock:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from netagent.sync.jobs import NEVER
-from netagent.sync.messages import Ask, Beat, List, Send
+from netagent.sync.jobs import NEVER, UNDERLAY
+from netagent.sync.messages import Ask, Beat, List, Send, Stray
 from netagent.sync.reading import Lie, revision_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ AGAIN = frozenset(("", "busy", "waiting", "unsure", "unavailable", "too-many"))
 OTHERWISE = frozenset(("stale", "forbidden", "invalid", "too-large", "missing", "method"))
 SILENT = 60.0  #: seconds without an answer, or in which the same is asked for in vain, after which there is an alarm
 ALIVE = 5.0  #: seconds between two signs of life where there is no stream
+SOONER = 0.4  #: of the usual pause, where nobody has answered and somebody waits for this node
 PATIENT = 30.0  #: seconds for which a node that is refused as its own twin waits for its earlier lease to end
 
 
@@ -26,6 +27,11 @@ PATIENT = 30.0  #: seconds for which a node that is refused as its own twin wait
 def _words(said: tuple[str, ...]) -> frozenset[str]:
     """Give what a service can do, as one value for all agents of a process that ask it."""
     return frozenset(said)
+
+
+def _soon(failure: Failure, now: float, pause: float) -> float:
+    """Give when to ask again at the earliest. Who has answered has a say in it: it may have too much to do."""
+    return now + (pause if failure.kind or failure.lie else SOONER * pause)
 
 
 class Vain(NamedTuple):
@@ -48,8 +54,10 @@ class Connection:
         self.counts = False  #: what the registry has from the node is of this life, and of its epoch
         self.stream = False  #: it is open, or being opened
         self.close = self.closing = False  #: it is to be ended, is being ended
+        self.holds = False  #: it is not begun before something is said
         self.rest = 0.0  #: until when nothing is asked
         self.rewatch = 0.0  #: until when no stream is begun
+        self._soon = self._soon_watch = 0.0  # the same where somebody waits for this node
         self.epoch = self.version = self.reason = ""
         self.cut = "no line has come"  #: why the stream has ended
         self.since = now  #: when anything was last heard
@@ -106,8 +114,10 @@ class Connection:
 
     def failed(self, asked: Asking | None, failure: Failure, now: float, pause: float) -> None:
         """Note that a request was not done."""
+        if failure.kind:
+            self.heard(now)
         self.reason = failure.text
-        self.rest = now + pause
+        self.rest, self._soon = now + pause, _soon(failure, now, pause)
         # of a service that has no reports (an older one) they are not asked for
         if failure.kind == "epoch" or (isinstance(asked, Send) and failure.kind not in ("missing", "method")):
             self._untaken = failure.text
@@ -131,6 +141,8 @@ class Connection:
             return False
         if isinstance(asked, Ask):
             return failure.kind in AGAIN and asked.method != "DELETE"
+        if isinstance(asked, Stray):
+            return failure.kind in AGAIN
         if isinstance(asked, List):
             return not self.listed  # a comparison is tried again much later
         return failure.kind not in (OTHERWISE if isinstance(asked, Send) else ("missing", "method"))
@@ -140,6 +152,16 @@ class Connection:
         """Give the request that is asked for again and again; None where there is none."""
         vain = self._vain
         return None if vain is None or (self.stream and isinstance(vain.asked, Beat)) else vain
+
+    def ended(self, failure: Failure, now: float, pause: float) -> None:
+        """Note that the stream has ended."""
+        self.cut = failure.text
+        self.rewatch = max(self.rewatch, now + pause)
+        self._soon_watch = max(self._soon_watch, _soon(failure, now, pause))
+
+    def hurry(self) -> None:
+        """Let neither requests nor the stream wait as long as usual for a registry that has not answered."""
+        self.rest, self.rewatch = min(self.rest, self._soon), min(self.rewatch, self._soon_watch)
 
     def begin_anew(self) -> None:
         """Forget what is known of the registry."""
@@ -160,7 +182,7 @@ class Connection:
     def lied(self, text: str, until: float) -> None:
         """Note that what came cannot be so."""
         self._lie = text
-        self.rest = self.rewatch = until
+        self.rest = self.rewatch = self._soon = self._soon_watch = until
         self.known = self.listed = False
 
     def honest(self) -> None:
@@ -194,7 +216,18 @@ class Connection:
         return self.greeted and self.ready and now >= self.rest and self.flight is None and self.can("reports", now)
 
     def may_watch(self, now: float) -> bool:
-        return not self.stream and self.greeted and self.ready and now >= max(self.rewatch, self.rest) and self.can("watch", now)
+        return (
+            not (self.stream or self.holds)
+            and self.greeted
+            and self.ready
+            and now >= max(self.rewatch, self.rest)
+            and self.can("watch", now)
+        )
+
+    def hold(self, holds: bool, anew: bool, now: float) -> None:
+        """Begin no stream before the registry has heard what of the underlay is on the node. ``anew``: one that does not tell it ends."""
+        self.holds = holds and self.can("reports", now)
+        self.close = self.close or (anew and self.stream and self.can(UNDERLAY, now))
 
     def checks(self, now: float) -> bool:
         """Tell whether the node is to be asked for again: no stream tells what it should provide."""
@@ -215,7 +248,7 @@ class Connection:
             times.append(self.rest)
         if self.greeted and self.ready and not self.stream:
             if self.can("watch", now):
-                times.append(max(self.rewatch, self.rest))
+                times += [] if self.holds else [max(self.rewatch, self.rest)]
             elif self.flight is None and self.can("beat", now):
                 times.append(max(self._next_beat, self.rest))
         if self.flight is None and self.greeted and self.ready:

@@ -15,7 +15,7 @@ from netagent.sync import hands, local
 from netagent.sync.about import about
 from netagent.sync.became import Did
 from netagent.sync.jobs import NIC, UNDERLAY
-from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
+from netagent.sync.laid import DropUnderlay, Had, SetUnderlay, Standing, UnderlayMarked
 from netagent.sync.machine import Machine
 from netagent.sync.messages import (
     AboutMarked,
@@ -43,8 +43,9 @@ from netagent.sync.messages import (
 )
 from netagent.sync.ownership import INCOMING
 from netagent.sync.session import Session
+from netcommon.lifecycle import execute
 from netregistry.request import new_id
-from runtime.errors import NetcommonError
+from runtime.errors import NetcommonError, RecordUnreadable
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ INVENTORY = Key("survey", "registry")
 FOLDER, KNOWN = "registry", "known.json"  #: below /var/lib/netcommon: what was known last
 INCARNATION = "incarnation"  #: in the agent's folder, which goes with the boot: a restarted agent is the same to the registry
 LONGEST = 64 << 20  #: bytes of what is known
+RETIRED = "retired"  #: the state of an endpoint to which no name leads any more
 CROWDED = 2000  #: jobs that wait, beyond which the stream does
 ABOUT_OFTEN, ABOUT_SELDOM = 5.0, 300.0  #: seconds between two looks at what there is on the node, at least and at most
 ALARMS = ("registry", "registry-lies", "registry-node", "registry-provides", "registry-refused", "registry-reaping", "registry-inventory")
+MOST_ARRIVING = 50  #: instances of which a report can say that they are on their way
 
 
 class Speaks(Protocol):
@@ -137,11 +140,13 @@ class Sync:
         life = _incarnation(state, chance)
         self._session = (around.session or Session)(where, node, life, self._hear, self._crowded)
         self.machine = Machine(node, rules, self._id, chance.random, self._now(), self._known(), life)
+        self.arriving: tuple[str, ...] = ()  #: instances that are on their way here by Ganeti's files, as was seen last
         self._closed = False
         self._about_at = 0.0
         self._about_timer: Timer | None = None
         self._again_timer: Timer | None = None
         self._crowd = 0
+        self._untold = ""  # why it cannot be told which addresses of the underlay are there
         self._open: dict[Key, Callable[[str], Event]] = {}  # what workers are at -> what is so where they cannot do it
 
     def start(self) -> None:
@@ -173,6 +178,12 @@ class Sync:
         """Note that guests that are told to be on their way may be here, or be none of Ganeti's: no event need have said so."""
         for nic in [nic for nic, sent in self.machine.outbox.told.items() if sent.state == INCOMING]:
             self.marked(nic)
+        self.gone()
+
+    def gone(self) -> None:
+        """Note that a device has gone: with it a QEMU that waited for its guest, perhaps."""
+        if self.arriving:
+            self.underlaid()
 
     def lost(self) -> None:
         """Note that events were lost."""
@@ -185,7 +196,7 @@ class Sync:
             self._about_timer = self._around.loop.after(wait, self._mark_about)
 
     def underlaid(self) -> None:
-        """Note that other addresses of the underlay are there than before, or those of another generation."""
+        """Note that other addresses of the underlay are there than before, or those of another generation, or other guests on their way."""
         self._take(UnderlayMarked())
 
     def _mark_about(self) -> None:
@@ -282,7 +293,19 @@ class Sync:
     def _look(self, request: Look, worker: Worker) -> Event:
         what = about(worker.node.host.view(), self.node) if request.about else None
         found = local.looked(worker.node, request.uuids, what, hands.applied, request.devices)
-        return found._replace(underlay=_standing(worker)) if request.underlay else found
+        return found._replace(underlay=self._standing(worker)) if request.underlay else found
+
+    def _standing(self, worker: Worker) -> Standing | None:
+        """Give what of the underlay is there; None where that cannot be told, which keeps nothing else untold. Say why once."""
+        try:
+            found, why = _standing(worker), ""
+            self.arriving = found.arriving
+        except NetcommonError as error:
+            found, why = None, str(error)
+        if why and why != self._untold:
+            self._around.log.warning(f"which addresses of the underlay are there cannot be told: {why}")
+        self._untold = why
+        return found
 
     def _survey(self, worker: Worker) -> Event:
         return local.surveyed(worker.node, hands.applied)
@@ -345,9 +368,20 @@ class Sync:
 
 
 def _standing(worker: Worker) -> Standing:
-    from netcommon.lifecycle.underlay import seen  # where the registry has an underlay
+    """Give what of the underlay is there, and what the node was told of it. Raises NetcommonError where that cannot be told."""
+    from netcommon.lifecycle.migration import arriving  # where the registry has an underlay
+    from netcommon.lifecycle.underlay import known_of, seen
 
-    return Standing(*seen(worker.node, worker.node.host.view()))
+    generation, addresses = seen(worker.node, execute.once(worker.node))
+    found = Standing(generation, addresses, arriving=arriving(worker.node)[:MOST_ARRIVING])
+    try:
+        known = known_of(worker.node)
+    except RecordUnreadable:
+        known = None  # it is written anew by what the registry says
+    if known is None:
+        return found
+    had = tuple(Had(each.cluster, each.instance, each.kind, each.address, each.state == RETIRED) for each in known.endpoints)
+    return found._replace(prefix=known.prefix, had=had, epoch=known.revision.rpartition(":")[0])
 
 
 def _incarnation(state: str, chance: random.Random) -> str:

@@ -8,6 +8,7 @@ from netagent.sync.became import Did, Left
 from netagent.sync.jobs import NETWORK, NIC
 from netagent.sync.laid import DropUnderlay, SetUnderlay
 from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
+from netagent.sync.reading import note
 from netcommon.lifecycle.push import (
     IsUp,
     as_kept,
@@ -22,7 +23,7 @@ from netcommon.lifecycle.push import (
     retain,
 )
 from runtime import underlay
-from runtime.errors import FileRefused, NetcommonError, NicInvalid, TryAgain
+from runtime.errors import FileRefused, NetcommonError, NicInvalid, RecordUnreadable, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from netagent.sync.messages import Doing, Wanted
     from netcommon.lifecycle.context import Call, Node
     from runtime.record import Record
+    from runtime.underlay import Underlay
 
 
 def done(node: Node, job: Doing, call: Call) -> Did:
@@ -73,8 +75,10 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         return did._replace(touched=keep_network(node, network_of(uuid, job.revision, job.value)))
     elif isinstance(job, DropNetwork):
         return did._replace(up=bool(drop_network(node, uuid)))
+    elif isinstance(job, SetUnderlay) and isinstance(problem := job.value.get("problem"), str):
+        return did._replace(refused=note(problem))  # what is there stays
     elif isinstance(job, SetUnderlay):
-        underlay.write(node.paths, underlay.underlay_of(uuid, job.revision, job.value))
+        underlay.write(node.paths, _with_kept(node, underlay.underlay_of(uuid, job.revision, job.value), job.value.get("kept")))
     elif isinstance(job, DropUnderlay):
         underlay.remove(node.paths)
     elif isinstance(job, Retain):
@@ -85,6 +89,19 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         lost += [(NIC, uuid) for uuid in kept_in_part(node) if uuid not in job.nics] if job.parts else []
         return did._replace(left=tuple(map(Left, lost)))
     return did
+
+
+def _with_kept(node: Node, said: Underlay, kept: object) -> Underlay:
+    """Give what a registry says with the endpoints that are to stay as they are known here: of these it cannot read what they are."""
+    if not isinstance(kept, list):
+        return said
+    try:
+        known = underlay.read(node.paths)
+    except RecordUnreadable:
+        return said
+    there = {each.address for each in said.endpoints}
+    stay = (each for each in (known.endpoints if known is not None else ()) if each.address in kept and each.address not in there)
+    return said._replace(endpoints=(*said.endpoints, *stay))
 
 
 def _in_time(node: Node, uuid: str, asked: RegistryWanted, did: Did) -> Did:

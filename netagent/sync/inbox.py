@@ -77,7 +77,9 @@ class Inbox:
         self.current = False  #: in this run of the agent all was told once: nothing on the node is newer
         self._last: Revision | None = None  # the highest of ``ready`` that there ever was
         self._proved: Revision | None = None  # the highest at which anything was told or done
-        self._whole = self._asked = False
+        self._whole = False
+        self.asks = False  #: this stream is to tell the underlay
+        self._told_underlay = False  # up to ``ready`` that was told, too
         self._lines: list[tuple[str, str, str, Any, Revision]] = []
         self._size = 0
         self._beside: set[str] = set()
@@ -89,7 +91,9 @@ class Inbox:
 
         ``underlay``: the service is asked for that too, so what it does not tell at a beginning is not there.
         """
-        self._asked = underlay
+        if underlay and not self._told_underlay:
+            self.ready = None  # what was changed of it up to there was never told
+        self.asks = underlay
         self._lines, self._size, self._beside, self._highest = [], 0, set(), None
         self.complete, self._whole = False, self.ready is None
         return "" if self.ready is None else str(self.ready)
@@ -156,7 +160,7 @@ class Inbox:
         nics: dict[str, Own] = {} if self._whole else dict(self.nics)
         networks: dict[str, Network] = {} if self._whole else dict(self.networks)
         told: dict[str, Network] = {}
-        underlay = None if self._whole and self._asked else self.underlay
+        underlay = None if self._whole and self.asks else self.underlay
         for event, what, uuid, value, revision in self._lines:
             if what == "underlay":
                 self._check_order("the underlay", self.underlay, revision)
@@ -183,7 +187,7 @@ class Inbox:
             kept=frozenset((*nics, *self._beside)) if self._whole else frozenset(),
             first=not self.current,
             underlay=None if underlay == self.underlay else underlay,
-            underlay_left=underlay is None and (self.underlay is not None or (self._whole and self._asked)),
+            underlay_left=underlay is None and (self.underlay is not None or (self._whole and self.asks)),
         )
         self.nics, self.networks, self.underlay = nics, networks, underlay
         return self._taken(at, found)
@@ -193,6 +197,7 @@ class Inbox:
         if self._highest is not None:
             self.proves(self._highest)
         self.ready = self._last = at
+        self._told_underlay = self.asks
         self.complete = self.current = True
         self._lines, self._size, self._beside, self._whole, self._highest = [], 0, set(), False, None
         return found
@@ -248,7 +253,7 @@ class Inbox:
         networks = {uuid: network._asdict() for uuid, network in self.networks.items()}
         underlay = None if self.underlay is None else self.underlay._asdict()
         stands = {"ready": str(self.ready), "proved": str(self._proved or self.ready)}
-        return {"node": self._node, **stands, "nics": nics, "networks": networks, "underlay": underlay}
+        return {"node": self._node, **stands, "nics": nics, "networks": networks, "underlay": underlay, "asked": self._told_underlay}
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Take what ``document`` gave; whatever is not that counts for nothing: then all is told anew."""
@@ -281,7 +286,7 @@ class Inbox:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return
         self.nics, self.networks, self.agreed, self.ready, self._proved = nics, networks, agreed, ready, proved
-        self.underlay = underlay
+        self.underlay, self._told_underlay = underlay, document.get("asked") is True  # an earlier version does not say it
 
 
 def _too_many(nics: Mapping[str, Own], networks: Mapping[str, Network]) -> list[str]:

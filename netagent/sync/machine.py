@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netagent.sync.awaited import awaited
 from netagent.sync.became import Did
 from netagent.sync.connection import UNREACHABLE, Connection
 from netagent.sync.inbox import Beside, Changes, Foreign, Inbox
@@ -35,6 +36,7 @@ from netagent.sync.messages import (
     Marked,
     Save,
     Send,
+    Stray,
     Survey,
     Surveyed,
     Tell,
@@ -42,9 +44,10 @@ from netagent.sync.messages import (
 )
 from netagent.sync.outbox import PREFIXES, Outbox
 from netagent.sync.ownership import Ownership
-from netagent.sync.reading import Lie, revision_of
+from netagent.sync.reading import Lie, refusals, revision_of
 from netagent.sync.reaping import told_devices
 from netagent.sync.sent import Looking
+from netagent.sync.strays import ABLE, Strays
 from netagent.sync.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -84,6 +87,7 @@ class Machine:
         self.wishes = Wishes(node, self.inbox, self.outbox, self.jobs, rules.every)
         self.line = Connection(now, rules.check)
         parts = self.outbox, self.inbox, self.line
+        self.strays = Strays(node, self.line, self.inbox, self.jobs, request, self.tell)
         self.ownership = Ownership(node, rules, parts, request, chance, (self.alarm, self.tell), now)
         self.outbox.about = True
         self._looking: Looking | None = None
@@ -109,8 +113,9 @@ class Machine:
             self.outbox.about = True
             self._gathered = max(self._gathered, now + GATHER)
         elif isinstance(event, UnderlayMarked):
-            self.outbox.underlay = self.outbox.able
-            self._gathered = max(self._gathered, now + GATHER)
+            if self.outbox.able and not self.outbox.underlay:
+                self.outbox.underlay = True
+                self._gathered = max(self._gathered, now + GATHER)
         elif isinstance(event, Lost):
             self.ownership.begin(now)
         elif isinstance(event, Looked):
@@ -154,6 +159,8 @@ class Machine:
         self.outbox.turn(now)
         if now >= self._retried:
             self._retry(now)
+        if now < max(self.line.rest, self.line.rewatch) and awaited(self.outbox, self.inbox):
+            self.line.hurry()
         self.ownership.turn(now)
         self.wishes.turn(now)
         if self.wishes.anew or self.ownership.anew:
@@ -169,13 +176,14 @@ class Machine:
             self.line.flight = asking
             found.append(asking)
         self.ownership.turned(now)
+        self.line.hold(self.outbox.unstated, self.outbox.stated and not self.inbox.asks, now)
         if self.line.close and not self.line.closing:
             self.line.closing = True
             found.append(Close())
         if self.line.may_watch(now):
             self.line.stream = True
             self.wishes.begin()
-            underlay = self.line.can(UNDERLAY, now)
+            underlay = self.outbox.stated and self.line.can(UNDERLAY, now)
             found.append(Watch(self.inbox.begin(underlay), underlay))
         self._notice(now)
         if self._to_save(now):
@@ -205,6 +213,8 @@ class Machine:
     def _next_look(self, now: float) -> Looking | None:
         if (uuids := self.ownership.look(now)) is not None:
             return Looking(uuids, owning=True)
+        if (stray := self.strays.look()) is not None:
+            return stray
         if self.outbox.due and now >= self._gathered and self.line.may_report(now):
             return Looking(*self.outbox.batch())
         return None
@@ -216,7 +226,7 @@ class Machine:
         if not line.greeted:
             return Hello()
         if not line.known:
-            return AskNode()
+            return self.strays.asking() or AskNode()
         if not line.listed:
             return List("reports")
         if self.outbox.flight is not None and line.can("reports", now):
@@ -232,6 +242,7 @@ class Machine:
         self._retried = now + self.rules.every
         self.outbox.retry()
         self.line.again()
+        self.strays.known()
         self.ownership.retry()
         self.wishes.retry(True)
 
@@ -249,7 +260,7 @@ class Machine:
                 if self.line.hello(event.body):
                     self._another_epoch(now)
                     self.line.greeted = True
-                self.outbox.can_tell_underlay(self.line.can(UNDERLAY, now))
+                self.outbox.can_tell_underlay(self.line.can(UNDERLAY, now), self.line.can(ABLE, now))
                 self.outbox.can_tell_prefixes(self.line.can(PREFIXES, now))
             elif isinstance(asked, AskNode):
                 self._known(self.line.node(event.body, now), event.body)
@@ -259,6 +270,8 @@ class Machine:
                 self._sent(event.revision, now)
             elif isinstance(asked, Ask):
                 self.ownership.done(asked, event.revision)
+            elif isinstance(asked, Stray):
+                self.strays.answered()
             else:
                 self.line.beaten(now)
                 self.outbox.alive()
@@ -267,6 +280,7 @@ class Machine:
 
     def _known(self, after: str, said: Mapping[str, Any]) -> None:
         """Take after which reports the next ones come. Where these are others than our latest, somebody has removed what we had said."""
+        self.strays.known()
         if self.outbox.flight is not None:
             return  # it may be that; sent again it tells
         self.line.counts = said.get("life", "") == self._life != ""  # an older service does not say it
@@ -302,14 +316,13 @@ class Machine:
     def _failed(self, event: Failed, now: float) -> None:
         asked, self.line.flight = self.line.flight, None
         failure = event.failure
-        if failure.kind:
-            self.line.heard(now)
         self.line.failed(asked, failure, now, self._pause())
+        self.outbox.tried = self.outbox.tried or isinstance(asked, Send)
         if failure.lie:
             self._lied(failure.text, now)
         elif failure.kind == "epoch":
             self._another_epoch(now)
-        elif self._is_lacking(asked, failure):
+        elif isinstance(asked, Send | Beat) and failure.kind in ("missing", "method"):
             self.line.lacks("reports" if isinstance(asked, Send) else "beat", now + self.rules.every)
             self.outbox.not_done()
         elif isinstance(asked, Send):
@@ -320,10 +333,9 @@ class Machine:
         elif isinstance(asked, List) and self.line.listed:
             self.ownership.not_listed()
         elif isinstance(asked, AskNode) and failure.kind == "missing":
-            self.line.stranger("the registry knows no such node: netcommon registry node join lets it join")
-
-    def _is_lacking(self, asked: Asking | None, failure: Failure) -> bool:
-        return isinstance(asked, Send | Beat) and failure.kind in ("missing", "method")
+            self.strays.unknown(now)
+        elif isinstance(asked, Stray):
+            self.strays.failed(failure)
 
     def _not_sent(self, failure: Failure, now: float) -> None:
         """Reports were refused. Where nobody has answered, or all are asked to wait, the same is sent again."""
@@ -389,8 +401,7 @@ class Machine:
     def _ended(self, failure: Failure, now: float) -> None:
         line = self.line
         line.stream = line.close = line.closing = False
-        self.inbox.complete = False
-        line.greeted = False
+        self.inbox.complete = line.greeted = False
         if failure.kind == "epoch":
             self._another_epoch(now)
         elif failure.kind == "compacted":
@@ -402,8 +413,7 @@ class Machine:
             line.stranger(failure.text)
         elif failure.kind in ("missing", "forbidden"):
             line.known = False
-        line.cut = failure.text
-        line.rewatch = max(line.rewatch, now + self._pause())
+        line.ended(failure, now, self._pause())
 
     def _lied(self, text: str, now: float) -> None:
         """The registry cannot be believed: nothing of it counts, and it is asked for all of it again after a pause."""
@@ -429,6 +439,10 @@ class Machine:
         if looking.owning:
             self.ownership.looked(event, now)
             return
+        if looking.stray:
+            self.strays.looked(event.underlay)
+            return
+        self.outbox.tried = self.outbox.tried or (looking.underlay and event.underlay is None)
         self.outbox.unclear |= {uuid: now + self._pause() for uuid in event.unclear}
         if (looking.about and event.about is None) or (looking.underlay and event.underlay is None):
             self._gathered = now + self._pause()
@@ -450,20 +464,9 @@ class Machine:
     # -- what people are told
 
     def _notice(self, now: float) -> None:
-        self.alarm(REFUSED, self._refused())
+        self.alarm(REFUSED, refusals(self.outbox.refused, *self.ownership.not_taken, self.wishes.refused()))
         for name, text in self.line.alarms(now, self.outbox.telling).items():
             self.alarm(name, text)
-
-    def _refused(self) -> str:
-        """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
-        parts = self.outbox.refused, *self.ownership.not_taken, self.wishes.refused()
-        if not any(parts):
-            return ""
-        refused = dict[str, str]()
-        for part in parts:
-            refused |= part
-        shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
-        return shown + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")
 
     def alarm(self, name: str, text: str) -> None:
         """Turn an alarm on, or off with the text ""."""

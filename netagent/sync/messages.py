@@ -156,6 +156,13 @@ class Send(NamedTuple):
     body: Mapping[str, Any]
 
 
+class Stray(NamedTuple):
+    """Say which /64 this node has to a registry that does not know it (POST /v1/nodes/NODE/reports)."""
+
+    id: str
+    body: Mapping[str, Any]
+
+
 class Ask(NamedTuple):
     """Ask for a change of a wanted NIC as its master. ``match``: EPOCH:REVISION at which it was read; of a new one EPOCH:0."""
 
@@ -283,6 +290,6 @@ class Tell(NamedTuple):
     text: str
 
 
-Asking = Hello | AskNode | List | Send | Ask | Beat
+Asking = Hello | AskNode | List | Send | Stray | Ask | Beat
 Doing = Apply | Keep | Drop | SetNetwork | DropNetwork | SetUnderlay | DropUnderlay | Retain | Check
 Request = Asking | Doing | Watch | Close | Look | Survey | Save | Alarm | Tell

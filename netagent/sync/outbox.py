@@ -44,6 +44,9 @@ class Outbox:
         self.dirty: dict[str, None] = {}
         self.about = self.underlay = False  #: what there is on the node is to be told, and what of the underlay
         self.able = False  #: the service has an underlay, and takes what is there of it
+        self.stated = False  #: the registry has heard in its epoch what of the underlay is here: nothing goes by what it does not know
+        self.tried = False  #: that was to be said, and could not
+        self._whole = False  # the service takes the node's prefix, too
         self.prefixes = False  #: the service takes the prefixes that guests have as a whole
         self.aside: dict[str, Aside] = {}  #: what the registry refuses: NICs, and what there is on the node (ABOUT)
         self.leaving: set[str] = set()  #: stopped NICs that run elsewhere by now: what we have said of them goes
@@ -90,6 +93,11 @@ class Outbox:
     def telling(self) -> bool:
         """Tell whether anything is to be told that is neither left aside nor unclear, in flight or not."""
         return self.flight is not None or self.due or bool(self._reading) or bool(self._node_reading)
+
+    @property
+    def speaks(self) -> bool:
+        """Tell whether anything is to be told of NICs or of the underlay, in flight or not."""
+        return self.flight is not None or self.underlay or bool(self.dirty or self._reading)
 
     def batch(self) -> tuple[tuple[str, ...], bool, bool]:
         """Take what is to be looked at for the next request: NICs, and whether also what there is on the node, and of the underlay."""
@@ -154,9 +162,19 @@ class Outbox:
         found = looked.about if what == ABOUT else looked.underlay
         if found is None:
             self._mark_node(what)  # it is looked at again
-        elif not self._is_known(what, said := hash(found), self._node_told.get(what, 0)):
+        elif not self._is_known(what, said := self._hash_of(found), self._node_told.get(what, 0)):
             self._node_flying[what] = said
-            body[what] = {**found._asdict(), "addresses": list(found.addresses)} if isinstance(found, Standing) else write(found)
+            body[what] = found.said(self._whole, not self.stated) if isinstance(found, Standing) else write(found)
+        elif what == UNDERLAY and what not in self.aside:
+            self.stated = True
+
+    def _hash_of(self, found: About | Standing) -> int:
+        return hash(found.shown(self._whole) if isinstance(found, Standing) else found)
+
+    @property
+    def unstated(self) -> bool:
+        """Tell whether what of the underlay is here is to be said before anything of it is told."""
+        return self.able and not (self.stated or self.tried or UNDERLAY in self.aside)
 
     def _mark_node(self, *what: str) -> None:
         self.about = self.about or ABOUT in what
@@ -203,6 +221,7 @@ class Outbox:
         said, self._flying, self.flight = self._flying, {}, None
         for what in self._node_flying:
             self._agreed(what)
+        self.stated = self.stated or UNDERLAY in self._node_flying
         self._node_told |= self._node_flying
         self._node_flying = {}
         for uuid, sent in said.items():
@@ -266,8 +285,9 @@ class Outbox:
             self._node_told[ABOUT] = hash(read(About, said))
 
     def has_underlay(self, said: object) -> None:
-        """Take what the registry has of the underlay on the node; None: nothing."""
-        self._node_told[UNDERLAY] = hash(standing_of(said))
+        """Take what the registry has of the underlay on the node, as it was said in its epoch; None: nothing."""
+        self._node_told[UNDERLAY] = self._hash_of(standing_of(said))
+        self.stated = self.stated or said is not None
 
     def can_tell_prefixes(self, able: bool) -> None:
         """Take whether the service takes prefixes of guests. What it was not told of NICs before is told then."""
@@ -275,8 +295,9 @@ class Outbox:
             self.dirty |= dict.fromkeys(self.told)
         self.prefixes = able
 
-    def can_tell_underlay(self, able: bool) -> None:
-        """Take whether the service has an underlay. What it was not told of NICs before is told then."""
+    def can_tell_underlay(self, able: bool, whole: bool) -> None:
+        """Take whether the service has an underlay, and takes the ``whole`` of it. What it was not told of NICs before is told then."""
+        self._whole = whole
         if able and not self.able:
             self.dirty |= dict.fromkeys(self.told)
         self.able = self.underlay = able
@@ -315,7 +336,7 @@ class Outbox:
         """Take that nothing is known of what the registry has from us, nor of what it takes."""
         self.not_done()
         self.retry()
-        self.after, self.about, self._node_told = "", True, {}
+        self.after, self.about, self._node_told, self.stated, self.tried = "", True, {}, False, False
         for uuid in self.told:
             self.dirty.setdefault(uuid)
         self.told = {}

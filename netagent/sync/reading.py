@@ -122,7 +122,8 @@ def standing_of(said: object) -> Standing:
     """Read what a node has said of the underlay, as the registry gives it again; nothing where it cannot be told."""
     try:
         if isinstance(said, dict):
-            return Standing(int(said["generation"]), tuple(str(each) for each in said["addresses"]))
+            addresses, arriving = (tuple(str(each) for each in said.get(name, ())) for name in ("addresses", "arriving"))
+            return Standing(int(said["generation"]), addresses, str(said.get("prefix", "")), arriving=arriving)
     except (KeyError, TypeError, ValueError):
         pass
     return Standing()
@@ -193,3 +194,14 @@ def unusable(wanted: Wanted) -> str:
         except NetcommonError as error:
             return str(error)
     return ""
+
+
+def refusals(*parts: Mapping[str, str]) -> str:
+    """Name what is refused, and why; "" where nothing is, as mostly: this is asked for at every turn."""
+    if not any(parts):
+        return ""
+    refused = dict[str, str]()
+    for part in parts:
+        refused |= part
+    shown = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(refused.items())[:5])
+    return shown + (f" and {len(refused) - 5} more" if len(refused) > 5 else "")

@@ -29,12 +29,16 @@ class Aside(NamedTuple):
 
 
 class Looking(NamedTuple):
-    """A look that is under way. ``owning``: for a change of what is wanted, not for reports."""
+    """A look that is under way.
+
+    ``owning``: for a change of what is wanted, not for reports; ``stray``: for a registry that does not know the node.
+    """
 
     uuids: tuple[str, ...]
     about: bool = False
     underlay: bool = False
     owning: bool = False
+    stray: bool = False
 
 
 def sent_of(report: Report, counts: bool = True, endpoints: tuple[str, ...] = ()) -> Sent:

@@ -117,7 +117,7 @@ class Wishes:
     def _keep_underlay(self) -> None:
         """Let what is known of the underlay be kept once more, in case that has got lost on disk."""
         known, key = self._inbox.underlay, self._underlay
-        if known is not None and not (self._jobs.waits(key) or self._held.why(key)):
+        if known is not None and self._inbox.complete and not (self._jobs.waits(key) or self._held.why(key)):
             self._jobs.put(SetUnderlay(self._underlay, known.value, known.revision))
 
     def want(self, uuid: str, wanted: Wanted) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netagent.reconcile.keyed_pool import Key
-from netagent.reconcile.repair_policy import LAST, Repairs
+from netagent.reconcile.repair_policy import LAST, OFF, Repairs
 from runtime import underlay, underlay_record
 from runtime.errors import NetcommonError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[Key, Callable[[Worker], None], bool], None]
 
+ENDPOINTS = "endpoint-scripts"  #: the sort of work of the site's scripts: nothing of the node's own waits for them
 UNDERLAY = "underlay"  #: the sort of work, the alarm, and the record by which repairs are counted
 GATHER, APART = 0.1, 1.0  #: seconds for which events gather, and between two looks that events have caused
 RETRY = 30.0  #: seconds until what is wrong is looked at again
@@ -45,6 +46,7 @@ class Keeper:
         self._at = 0.0  # when the latest look began
         self._busy = self._again = False
         self._drifted: set[str] = set()  # what did not hold, and was to be made again by the latest look
+        self._told_of: set[str] = set()  # what the latest look has left as it is, and said so
         self._later = 0.0  # when what is left alone for a while is looked at again
 
     def look(self) -> None:
@@ -54,8 +56,8 @@ class Keeper:
             self._schedule(0.0)
 
     def changed(self) -> None:
-        """Note that something of the node has changed, perhaps this."""
-        if self._held is not None:
+        """Note that something of the node has changed, perhaps this; also while the first look is under way, which may not have seen it."""
+        if self._held is not None or self._busy:
             self._schedule(max(GATHER, self._at + APART - self._state.clock.now()))
 
     def status(self) -> Mapping[str, object]:
@@ -97,11 +99,19 @@ class Keeper:
         from netcommon.lifecycle.underlay import Held, hold  # what a node without an underlay need not have in memory
 
         self._later, self._drifted = 0.0, set()
+        before, self._told_of = self._told_of, set()
         try:
-            held = hold(worker.node, worker.log, self._judge)
+            held = hold(worker.node, worker.log, partial(self._judge, before), self._paced)
         except NetcommonError as error:
             held = Held(problem=str(error))
         self._loop.tell(partial(self._done, held))
+
+    def _tell_scripts(self) -> None:
+        """Let the site's scripts be told of endpoints, where there are any."""
+        from netcommon.lifecycle.endpoint_scripts import concerned, tell
+
+        if concerned(self._state.paths, self._state.identity.netns):
+            self._work(Key(ENDPOINTS), lambda worker: tell(worker.node, worker.log), False)
 
     def unworked(self, why: str) -> None:
         """Note that a worker could not do it."""
@@ -110,8 +120,11 @@ class Keeper:
         self._later = 0.0
         self._done(Held(problem=why))
 
-    def _judge(self, operation: Operation, why: str) -> bool:
-        """Tell whether what does not hold is made again, and say so. In a worker's thread."""
+    def _judge(self, before: set[str], operation: Operation, why: str) -> bool | None:
+        """Tell whether what does not hold any more is made again, and say so. In a worker's thread.
+
+        ``before``: what was said by the look before, and is not said again.
+        """
         metrics, what = self._state.metrics, f"{operation.describe()}: {why}"
         metrics.count("netcommon_drift_total", kind=operation.KIND)
         verdict = self._repairs.judge(UNDERLAY, operation.KIND, operation.identity())
@@ -120,11 +133,24 @@ class Keeper:
             self._log.warning(f"drift repaired: {what}" + (f", though {verdict.why}" if verdict.why else ""))
             return True
         if verdict.again:
-            self._later = min(self._later or verdict.again, verdict.again)
+            self._look_again(verdict.again)
         if verdict.why:
-            self._log.warning(f"not repaired, {verdict.why}: {what}")
+            text = f"not repaired, {verdict.why}: {what}"
+            self._told_of.add(text)
+            if text not in before:
+                self._log.warning(text)
             metrics.count("netcommon_repairs_total", kind=operation.KIND, outcome="reported")
-        return False
+        return None if self._repairs.policy(operation.KIND) == OFF else False
+
+    def _paced(self, operation: Operation) -> bool:
+        """Tell whether what was never there is tried now: at once, and after a failure when its pause is over. In a worker's thread."""
+        again = self._repairs.paused(UNDERLAY, operation.identity())
+        if again:
+            self._look_again(again)
+        return not again
+
+    def _look_again(self, when: float) -> None:
+        self._later = min(self._later or when, when)
 
     def _done(self, held: Held) -> None:
         before, self._held, self._busy = self._held, held, False
@@ -135,13 +161,15 @@ class Keeper:
         self._repairs.held(UNDERLAY, [operation.identity() for operation in repaired])
         if held.failed:
             again = self._repairs.failed(UNDERLAY, [operation.identity() for operation in held.failed], LAST)
-            self._later = min(self._later or again, again)
+            self._look_again(again)
         if held.problem:
             self._state.alarms.set(UNDERLAY, held.problem[:LINE])
         else:
+            self._repairs.worked(UNDERLAY)
             self._state.alarms.clear(UNDERLAY)
         if before is None or (before.there, before.generation) != (held.there, held.generation):
             self.told()
+            self._tell_scripts()
         if not (held.wanted or held.there or held.problem) and not self._is_concerned():
             self._held = None
         if held.problem and not self._later:

@@ -123,11 +123,11 @@ class App:
         self._stores.append(node.store)
         return node
 
-    def call(self, context: str = START, nic: Nic | None = None, final: bool = False, seconds: float = 0) -> Call:
+    def call(self, context: str = START, nic: Nic | None = None, final: bool = False, seconds: float = 0, phase: str = "") -> Call:
         """A call that begins now and has the hook's time limit, or ``seconds``; its lines bear the NIC's names."""
         log = self.log.bind(nic.instance, nic.index, nic.uuid, nic.interface) if nic else self.log
         limit = seconds or (self._settings or Settings()).hook_timeout
-        return Call(log, self.clock.now() + limit, "cli", context, final=final)
+        return Call(log, self.clock.now() + limit, "cli", context, phase, final=final)
 
     def finish(self) -> None:
         """Says what is left to say, and closes what is open."""

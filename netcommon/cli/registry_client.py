@@ -100,6 +100,13 @@ def client(app: App, role: str = "") -> Any:
     return make(socket_of(app), role)
 
 
+def part_of_place(field: str, typed: str, expected: str) -> str:
+    """Give what was typed as one part of a place below /v1. Raises NicInvalid where it would be several, or none: that is another place."""
+    if "/" in typed or typed in ("", ".", ".."):
+        raise NicInvalid(field, typed, expected)
+    return typed
+
+
 def _stale(refused: NetcommonError, role: str) -> None:
     """Say that a certificate of this machine counts no more, and as whom it was asked instead."""
     say(f"netcommon: {refused}; it is shown to this machine as a {role}", err=True)

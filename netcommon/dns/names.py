@@ -5,7 +5,7 @@ from __future__ import annotations
 from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from collections.abc import Iterable
 
-from runtime.errors import NicInvalid
+from runtime.errors import NicInvalid, SettingsInvalid
 
 #: Beside each name of ours stands a TXT record that says whose it is: at this label below the name. An underscore keeps it apart
 #: from every host name (RFC 8552), and a name of its own from the TXT records of others, such as SPF.
@@ -18,6 +18,10 @@ LABEL = 63
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 _DIGITS = frozenset("0123456789")
 _IN_LABEL = _LETTERS | _DIGITS | frozenset("-")
+
+
+class NoZone(SettingsInvalid):
+    """Say that a server does not have a zone."""
 
 
 def hostname(text: str, variable: str) -> str:

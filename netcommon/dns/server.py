@@ -24,11 +24,17 @@ import dns.xfr
 import dns.zone
 
 from netcommon.dns.key import Key
+from netcommon.dns.names import NoZone
+from netcommon.dns.signatures import Signatures, Unsigned
 from netcommon.dns.transfer import Ends
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 
 #: The answers to an update whose prerequisites did not hold (RFC 2136, 3.2.5).
 UNMET = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.NXRRSET})
+
+#: A transfer that is larger is given up: a million names are smaller.
+LARGEST = 64 << 20  #: bytes
+MOST = 200_000  #: messages
 
 
 class Servers:
@@ -83,7 +89,8 @@ class Servers:
     def whole(self, zone: str) -> dns.zone.Zone:
         """Read the whole of ``zone`` (AXFR, RFC 5936).
 
-        Raises as query, and TryAgain where it comes in part, or not signed to its end: what was read then is nobody's to act on.
+        Raises as query, TryAgain where it comes in part, or not signed from its beginning to its end: what was read then is nobody's to
+        act on; HostRefused where it is too large.
         """
         asked = dns.message.make_query(absolute(zone), "AXFR")
         asked.flags &= ~dns.flags.RD
@@ -103,33 +110,49 @@ class Servers:
         connection, wire = self._connected(), asked.to_wire()
         connection.sendall(len(wire).to_bytes(2, "big") + wire)
         made = dns.zone.Zone(absolute(zone), relativize=False)
-        context, done, signed = None, False, False
-        parts = self._parts(connection)
+        done = False
         try:
+            parts = self._parts(connection, zone, asked)
             with dns.xfr.Inbound(made, dns.rdatatype.AXFR) as inbound:
                 for wire in parts:
-                    part = dns.message.from_wire(wire, keyring=asked.keyring, request_mac=asked.mac, xfr=True, tsig_ctx=context, multi=True)
-                    if part.id != asked.id:
-                        raise TryAgain(f"DNS server {self._left[0]}: an answer to another question")
-                    done, context, signed = inbound.process_message(part), part.tsig_ctx, part.had_tsig
+                    done = inbound.process_message(dns.message.from_wire(wire, xfr=True))
+        except Unsigned as error:
+            if error.rcode == dns.rcode.NOERROR:
+                raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came in part, or wrong: {error}") from None
+            raise self._not_transferred(error.rcode, zone) from None
         except dns.xfr.TransferError as error:
-            if error.rcode == dns.rcode.REFUSED:
-                raise HostRefused(f"DNS server {self._left[0]} refused to transfer zone {zone}: may the TSIG key do that?") from None
-            raise self._refusal(error.rcode, zone) from None
+            raise self._not_transferred(error.rcode, zone) from None
         except dns.exception.DNSException as error:
             raise self._untrusted(error) or TryAgain(f"DNS server {self._left[0]}: zone {zone} came in part, or wrong: {error}") from None
-        if not (done and signed):
-            raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came without {'a signature at ' if done else ''}its end")
+        if not done:
+            raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came without its end")
         return made
 
-    def _parts(self, connection: socket.socket) -> list[bytes]:
-        """Receive all messages of a transfer. Raises OSError or EOFError."""
-        ends, found = Ends(), list[bytes]()
-        while not (found and ends.after(found[-1])):
+    def _parts(self, connection: socket.socket, zone: str, asked: dns.message.Message) -> list[bytes]:
+        """Receive all messages of a transfer, and give them without their signatures, which hold.
+
+        Raises OSError or EOFError; Unsigned, DNSException where a signature is missing or wrong; HostRefused where it is too large.
+        """
+        ends, signatures, found, size, ended = Ends(), Signatures(self._key, asked), list[bytes](), 0, False
+        while not ended:
             limit = min(self._now() + self._timeout, self._deadline)
             length = int.from_bytes(self._read(connection, 2, limit), "big")
-            found.append(self._read(connection, length, limit))
+            wire = self._read(connection, length, limit)
+            size += length
+            if size > LARGEST or len(found) >= MOST:
+                raise HostRefused(
+                    f"DNS server {self._left[0]}: zone {zone} is larger than {LARGEST >> 20} MiB, or comes in more than {MOST} messages:"
+                    " is it the right one?"
+                )
+            found.append(signatures.verified(wire))
+            ended = ends.after(wire)
+        signatures.end()
         return found
+
+    def _not_transferred(self, rcode: int, zone: str) -> NetcommonError:
+        if rcode == dns.rcode.REFUSED:
+            return HostRefused(f"DNS server {self._left[0]} refused to transfer zone {zone}: may the TSIG key do that?")
+        return self._refusal(rcode, zone)
 
     def _silenced(self, error: Exception) -> None:
         """Ask the server that did not answer no more."""
@@ -220,7 +243,7 @@ class Servers:
         if rcode == dns.rcode.REFUSED:
             return HostRefused(f"DNS server {server} refused{about}: may the TSIG key update it?")
         if rcode in (dns.rcode.NOTAUTH, dns.rcode.NOTZONE):
-            return SettingsInvalid(f"DNS server {server} has no authority{about} ({text}): make the zone there, or name another server")
+            return NoZone(f"DNS server {server} has no authority{about} ({text}): make the zone there, or name another server")
         if rcode == dns.rcode.SERVFAIL:
             return TryAgain(f"DNS server {server} failed{about} ({text})")
         return HostRefused(f"DNS server {server} answered {text}{about}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcommon.lifecycle import execute, run_effects, site_scripts
 from netcommon.lifecycle.context import ADOPT, DEVICE_GONE, POST, PRE, ROLLBACK, SUPERSEDED, Outcome, about, alive, owe
 from netcommon.lifecycle.down import farewell, finish, left_undone
-from netcommon.lifecycle.migration import awaited, incoming, may_be_ganetis
+from netcommon.lifecycle.migration import awaited, incoming, may_be_ganetis, waits
 from netcommon.lifecycle.renamed_device import follow
 from netcommon.lifecycle.stale_state import in_use, refuse_port, sweep
 from netcommon.operations.base import ABSENT, OURS, replaced, to_json
@@ -139,11 +139,12 @@ class BringUp:
     def _expected(self, current: Record | None, planned: list[Operation]) -> bool:
         """Tell whether the guest may still be on its way. Where the call says so it is on record even if nothing is owed: a change may.
 
-        Without such a word only a NIC that would owe something is looked at more closely, which costs a hook some files.
+        Without such a word only a NIC that would owe something is looked at more closely, which costs a hook some files. It is a word
+        that the QEMU that calls waits for its guest, and for a guest of plain QEMU the only one.
         """
         if current is not None and not current.incoming:
             return False
-        return self.call.phase == PRE or any(operation.exclusive() for operation in planned)
+        return self.call.phase == PRE or any(operation.exclusive() for operation in planned) or waits(self.node, self.call)
 
     def _finished(self, record: Record, view: View) -> Record | None:
         """Bring an undoing that stopped to its end: our mark may be gone, what is left look like another's. Give what is on record."""

@@ -174,7 +174,7 @@ def _lasts(node: Node, record: Record) -> bool:
 
     The site's code may, and so may a service that does not answer: then the way back has none either.
     """
-    if custom.of_change(node.paths, node.hooks):
+    if custom.beside(node.paths, "ifchange.d", node.hooks):
         return True
     for each in (record, record.before):
         if each is not None and (mode_of(each.nic) in SERVED or any("/" in str(one.get("kind")) for one in each.operations)):

@@ -44,10 +44,14 @@ def incoming(node: Node, nic: Nic, call: Call) -> bool:
     running = _running(node, nic)
     if running:
         return False
-    caller = _command(node, call)
-    if running is None or _is_qemu(caller):
-        return not INCOMING.isdisjoint(caller)
+    if running is None or _is_qemu(_command(node, call)):
+        return waits(node, call)
     return nic.mode != "routed"
+
+
+def waits(node: Node, call: Call) -> bool:
+    """Tell whether whoever calls was started to wait for a guest."""
+    return not INCOMING.isdisjoint(_command(node, call))
 
 
 def may_be_ganetis(node: Node, nic: Nic, call: Call) -> bool:
@@ -72,6 +76,18 @@ def awaited(node: Node, record: Record) -> bool:
     if node.clock.now() >= record.monotonic + STARTS and not _is_begun(node, record.nic):
         return False
     return not any(operation.exclusive() for operation in execute.decode(record)[0])
+
+
+def arriving(node: Node) -> tuple[str, ...]:
+    """Name the instances for whose guests a QEMU of Ganeti's waits here: it has a process, and no runtime file yet.
+
+    Of a routed NIC no up tells so: that is called when its guest has arrived.
+    """
+    return tuple(each for each in ganeti.processes(node.paths) if not ganeti.has_runtime(node.paths, each) and _is_waiting(node, each))
+
+
+def _is_waiting(node: Node, instance: str) -> bool:
+    return not INCOMING.isdisjoint(_command_of(node, ganeti.instance_pid(node.paths, instance)))
 
 
 def owed(node: Node, record: Record) -> list[Operation]:
@@ -105,12 +121,16 @@ def _running(node: Node, nic: Nic) -> bool | None:
 
 def _command(node: Node, call: Call) -> list[bytes]:
     """Give the command line of whoever calls; nothing where nobody knows who it is."""
-    if not call.parent:
+    return _command_of(node, call.parent)
+
+
+def _command_of(node: Node, pid: int) -> list[bytes]:
+    if not pid:
         return []
     try:
-        with open(f"{node.paths.proc}/{call.parent}/cmdline", "rb") as file:
+        with open(f"{node.paths.proc}/{pid}/cmdline", "rb") as file:
             return file.read().split(b"\0")
-    except OSError:  # the caller has gone, or is not to be looked into
+    except OSError:  # it has gone, or is not to be looked into
         return []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from netcommon.lifecycle.context import START
 from netcommon.options.model import INSTANCE_COMMUNICATION, mode_of
 from netcommon.scripts import site as custom
 from runtime.errors import HostRefused
@@ -86,26 +85,26 @@ class Scripts:
     def down(self) -> None:
         """Runs the scripts of down; each is tried, a failure is logged and stops nothing."""
         if self._order.down:
-            self._run(self._order.down, stop=False)
+            self._run(self._order.down, stop=False, ends=True)
 
-    def _run(self, scripts: tuple[custom.Script, ...], stop: bool, instead: bool = False) -> list[custom.Result]:
+    def _run(self, scripts: tuple[custom.Script, ...], stop: bool, instead: bool = False, ends: bool = False) -> list[custom.Result]:
         node, call = self._node, self._call
-        given = self._custom()._replace(instead=instead)
+        given = self._custom(ends)._replace(instead=instead)
         return custom.run_each(scripts, given, node.settings, call.deadline, call.log, stop, node.clock.now, node.execute)
 
-    def _custom(self) -> custom.Call:
+    def _custom(self, ends: bool) -> custom.Call:
         nic, call = self._nic, self._call
         record = self._node.store.path(nic.uuid)
         given = nic.environment
         if given.get("INTERFACE", nic.interface) != nic.interface:
             given = {**given, "INTERFACE": nic.interface}  # renamed since
-        given = {**_without_endpoints(given), **_endpoints(self._node, nic, call.log, leaves=call.context != START)}
+        given = {**_without_endpoints(given), **_endpoints(self._node, nic, call.log, ends)}
         return custom.Call(nic.interface, call.context, given, nic.uuid, call.phase, record)
 
 
 def changed(node: Node, call: Call, nic: Nic, options: Sequence[tuple[str, object, object]]) -> None:
     """Run the site's scripts of ifchange.d: ``options`` have changed, each with its value before and after. A failure is logged."""
-    scripts = custom.of_change(node.paths, node.hooks)
+    scripts = custom.beside(node.paths, "ifchange.d", node.hooks)
     if not scripts:
         return
     told = {"NETCOMMON_CHANGED": " ".join(name for name, _before, _after in options)}
@@ -121,13 +120,13 @@ def _without_endpoints(given: Mapping[str, str]) -> Mapping[str, str]:
     return {name: value for name, value in given.items() if not name.startswith(ENDPOINT)}
 
 
-def _endpoints(node: Node, nic: Nic, log: Log, leaves: bool = False) -> dict[str, str]:
+def _endpoints(node: Node, nic: Nic, log: Log, ends: bool = False) -> dict[str, str]:
     """Give what scripts are told of the endpoints of the NIC's instance. Most nodes have none, which is one look for a file."""
     if not os.path.exists(f"{node.paths.lib}/{NAME}"):
         return {}
     from netcommon.lifecycle.underlay import variables
 
-    return variables(node, nic.instance, log, leaves)
+    return variables(node, nic.instance, log, ends, nic.uuid)
 
 
 def _said(value: object) -> str:

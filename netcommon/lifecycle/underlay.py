@@ -6,14 +6,17 @@ the node has an address to speak from without a route. Nothing goes that neither
 
 from __future__ import annotations
 
+import os
+
 from netcommon.lifecycle import execute
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, inherit, replaced, to_json
 from netcommon.operations.underlay import answering
 from netcommon.plan.underlay import plan
-from runtime import membership, underlay, underlay_record
+from runtime import ganeti, membership, underlay, underlay_record
 from runtime.errors import HostRefused, NetcommonError, RecordTooNew, RecordUnreadable
 from runtime.typed import TYPE_CHECKING, NamedTuple
+from runtime.wanted import read as read_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,14 +25,17 @@ if TYPE_CHECKING:
     from netcommon.lifecycle.context import Node
     from netcommon.log import Log
     from netcommon.operations.base import Operation
-    from runtime.underlay import Underlay
+    from runtime.underlay import Endpoint, Underlay
     from runtime.underlay_record import UnderlayRecord
 
-    #: Tells whether an operation that does not hold, for this reason, is made again.
-    Judge = Callable[[Operation, str], bool]
+    #: Tells whether an operation that does not hold any more, for this reason, is made again; None: nobody looks at it.
+    Judge = Callable[[Operation, str], bool | None]
+    #: Tells whether an operation that was never there is tried now, perhaps again.
+    Paced = Callable[[Operation], bool]
 
 KEY = ""  #: of no NIC's record
 VARIABLE = "NETCOMMON_ENDPOINT_"  #: what variables of the site's scripts begin with
+FEW = 3  #: things that do not hold of which the problem tells
 RETIRED = "retired"  #: the state of an endpoint to which no name leads any more
 
 
@@ -37,7 +43,8 @@ class Held(NamedTuple):
     """Hold what there is of the underlay on the node.
 
     ``wanted``: how many addresses are to be there; ``there``: those that are, and lead there.
-    ``made``: what was made, anew or again; ``failed``: what was tried for that and could not be made; ``problem``: one line, "" for none.
+    ``made``: what was made, anew or again; ``failed``: what was tried for that and could not be made, or is not there after it;
+    ``problem``: one line, "" for none.
     """
 
     prefix: str = ""
@@ -59,29 +66,53 @@ def known_of(node: Node) -> Underlay | None:
     return known if known is not None and member is not None and member.uuid == known.node else None
 
 
-def variables(node: Node, instance: str, log: Log, leaves: bool = False) -> dict[str, str]:
+def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str = "", cluster: str | None = None) -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
-    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME; of several of a kind that which a name leads to, or is to. One that is over,
-    of the guest's last time here, is told only where it ``leaves``: nothing leads there any more, and a new one will be given.
+    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to. ``ends``: what listens there is to
+    end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
+    ``uuid``: of the NIC for which they are told, or ``cluster``: of the guest; of two guests of one name they are those of that one.
     """
     try:
         known = known_of(node)
+        ours = [each for each in known.endpoints if each.instance == instance] if known is not None and instance else []
+        if cluster is not None:
+            ours = [each for each in ours if each.cluster == cluster]
+        elif ours:
+            ours = _of_guest(node, instance, uuid, ours)
     except (HostRefused, RecordTooNew, RecordUnreadable) as error:
         log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
         return {}
     found: dict[str, str] = {}
-    there = known.endpoints if known is not None and instance else ()
-    ours = [each for each in there if each.instance == instance and (leaves or each.state != RETIRED)]
     for each in sorted(ours, key=lambda each: each.state == RETIRED):
+        if each.state == RETIRED and not ends:
+            continue
         start = f"{VARIABLE}{each.kind.upper().replace('-', '_')}"
         found.setdefault(f"{start}_ADDRESS", each.address)
         found.setdefault(f"{start}_NAME", each.name)
     return found
 
 
-def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True) -> Held:
-    """Make the node so. Raises TryAgain where the kernel does not answer, HostRefused where the record cannot be written."""
+def _of_guest(node: Node, instance: str, uuid: str, endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Give those of the endpoints of guests of one name that are of the guest of a NIC: a Ganeti cluster's, or another one of this node.
+
+    The registry's word for the NIC counts, then its definition on this node, then what Ganeti runs here.
+    """
+    clusters = [each for each in endpoints if each.cluster]
+    others = [each for each in endpoints if not each.cluster]
+    if uuid and read_wanted(node.paths, uuid, [], readonly=True).tags is not None:
+        return clusters
+    ganetis = bool(ganeti.has_runtime(node.paths, instance))
+    if uuid and os.path.exists(f"{node.paths.definitions}/{uuid}.toml"):
+        return others or ([] if ganetis else clusters)
+    return clusters or others if ganetis else others or clusters
+
+
+def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, paced: Paced = lambda _operation: True) -> Held:
+    """Make the node so. Raises TryAgain where the kernel does not answer, HostRefused where the record cannot be written.
+
+    What was there and does not hold any more is for ``judge``. What was never there is made whatever that says, as often as ``paced`` lets.
+    """
     problems: list[str] = []
     record, earlier = _on_record(node, problems)
     try:
@@ -97,30 +128,54 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True) -> 
     view = execute.once(node)
     made, standing = _resolved(view, planned, earlier, problems)
     retiring = execute.Among([*made, *standing]).lacks(earlier)
-    fresh = frozenset(execute.Among(earlier).lacks(made))
-    todo = [one for one in made if (why := one.differs(view)) and (one in fresh or judge(one, why))]
+    off = [(one, why) for one in made if (why := one.differs(view))]
+    new = frozenset(execute.Among(earlier).lacks(made))
+    begun = frozenset(() if record is None else record.pending)
+    pending = frozenset(one for one, _why in off if one in new or one.identity() in begun)
+    refused = [one for one in standing if one.identity() in begun]
+    verdicts = {one: paced(one) if one in pending else judge(one, why) for one, why in off}
+    todo = [one for one, verdict in verdicts.items() if verdict]
     generation = known.generation if known is not None else 0 if record is None else record.generation
-    _write(node, record, generation, [*made, *standing, *retiring])
-    failed: list[Operation] = []
-    left = retiring
-    try:
-        execute.apply(node, todo, log)
-    except NetcommonError as error:
-        problems.append(str(error))
-        failed, todo = todo, []
-    else:
-        left = [operation for operation, _error in execute.revert(node, retiring, KEY, log)]
-        problems += [f"{operation.undo()}: could not be undone" for operation in left]
-    if left != retiring:
-        _write(node, None, generation, [*made, *standing, *left])
-    view = node.host.view()
+    record = _write(node, record, generation, [*made, *standing, *retiring], [*pending, *refused])
+    unmade, left = _done(node, todo, retiring, problems, log)
+    failed = frozenset(unmade)
+    view = execute.once(node)
     kept = [*made, *standing]
+    lacking = [(one, why) for one, _why in off if one not in failed and verdicts[one] is not None and (why := one.differs(view))]
+    problems += _said(lacking)
     problems += dict.fromkeys(idle for one in kept if (idle := one.idle(view)))
+    _write(node, record, generation, [*kept, *left], [*(one for one in pending if one.differs(view)), *refused])
     addresses = answering(view, kept)
     wanted = len(addresses if known is None else known.addresses)
     prefix = "" if known is None else known.prefix
     generation = generation if kept or left else 0
-    return Held(prefix, generation, wanted, addresses, tuple(todo), tuple(failed), "; ".join(dict.fromkeys(problems)))
+    done = tuple(one for one in todo if one not in failed)
+    return Held(prefix, generation, wanted, addresses, done, tuple(unmade), "; ".join(dict.fromkeys(problems)))
+
+
+def _done(
+    node: Node, todo: Sequence[Operation], retiring: Sequence[Operation], problems: list[str], log: Log
+) -> tuple[list[Operation], Sequence[Operation]]:
+    """Make what is to be made, and then take away what is over. Give what has failed of the first, and what is left of the second."""
+    try:
+        execute.apply(node, todo, log)
+    except NetcommonError as error:
+        problems.append(str(error))
+        return list(todo), retiring
+    view = execute.once(node)
+    failed = [(one, why) for one in todo if (why := one.differs(view))]  # the kernel has not refused it
+    if failed:
+        problems += _said(failed)
+        return [one for one, _why in failed], retiring
+    left = [operation for operation, _error in execute.revert(node, retiring, KEY, log)]
+    problems += [f"{operation.undo()}: could not be undone" for operation in left]
+    return [], left
+
+
+def _said(lacking: Sequence[tuple[Operation, str]]) -> list[str]:
+    """Say what does not hold: the first few of it, since it may be thousands."""
+    more = [f"and {len(lacking) - FEW} more"] if len(lacking) > FEW else []
+    return [*(f"{operation.describe()}: {why}" for operation, why in lacking[:FEW]), *more]
 
 
 def seen(node: Node, view: View) -> tuple[int, tuple[str, ...]]:
@@ -192,12 +247,16 @@ def _operations(record: UnderlayRecord) -> list[Operation]:
         raise RecordUnreadable(str(error)) from None
 
 
-def _write(node: Node, before: UnderlayRecord | None, generation: int, operations: Sequence[Operation]) -> None:
-    """Write the record, unless it is as ``before``; nothing to record removes it."""
+def _write(
+    node: Node, before: UnderlayRecord | None, generation: int, operations: Sequence[Operation], pending: Iterable[Operation]
+) -> UnderlayRecord | None:
+    """Write the record, unless it is as ``before``, and give it; nothing to record removes it. ``pending``: what was never there yet."""
     if not operations:
         underlay_record.remove(node.paths, node.identity.netns)
-        return
-    stored = tuple(to_json(one) for one in operations)
-    record = underlay_record.UnderlayRecord(node.identity.boot, generation, stored)
-    if before is None or before.generation != generation or _operations(before) != list(operations):
+        return None
+    named = tuple(sorted(one.identity() for one in pending))
+    record = underlay_record.UnderlayRecord(node.identity.boot, generation, tuple(to_json(one) for one in operations), named)
+    same = before is not None and (before.generation, before.pending) == (generation, named) and _operations(before) == list(operations)
+    if not same:
         underlay_record.write(node.paths, node.identity.netns, record)
+    return record

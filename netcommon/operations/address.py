@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET, PROTOCOL, Address
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, Address
 from netcommon.host.api.requests import AddAddress, DeleteAddress
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, IP_FAMILIES, OURS, Operation
 from netcommon.operations.link import device_link, link_of
@@ -47,13 +47,13 @@ class DeviceAddress(DeviceAddressFields, Operation):
     def resolve(self, view: View, warnings: list[str]) -> Sequence[Operation]:
         made = self._replace(ifindex=device_link(view, self.device).index)
         there = made._there(view)
-        found = ABSENT if there is None else OURS if there.protocol == PROTOCOL else FOREIGN
+        found = ABSENT if there is None else OURS if (there.protocol, there.length) == (PROTOCOL, self.length) else FOREIGN
         return [made._replace(found=found)]
 
     def _there(self, view: View) -> Address | None:
-        """The same address on the device, whosever it is."""
-        wanted = self.wanted()
-        return next((one for one in view.addresses(self.ifindex) if one._replace(protocol=PROTOCOL, deprecated=False) == wanted), None)
+        """The same address on the device, whosever it is. Of IPv6 it is there once, whatever its length: the kernel would change that."""
+        like = (one for one in view.addresses(self.ifindex) if (one.family, one.address) == (self.family, self.address))
+        return next((one for one in like if self.family == AF_INET6 or one.length == self.length), None)
 
     def apply(self) -> Sequence[Request]:
         return [] if self.found == FOREIGN else [AddAddress(self.wanted())]
@@ -64,9 +64,10 @@ class DeviceAddress(DeviceAddressFields, Operation):
         return "" if self._there(view) else "the address is gone"
 
     def revert(self, view: View) -> Sequence[Request]:
-        if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None or self._there(view) is None:
+        if self.found == FOREIGN or link_of(view, self.ifindex, self.device) is None:
             return []
-        return [DeleteAddress(self.wanted())]
+        there = self._there(view)
+        return [DeleteAddress(self.wanted())] if there is not None and there.length == self.length else []
 
     def place(self) -> str:
         return f"address {self.ifindex} {self.address}"

@@ -37,6 +37,9 @@ class NodeAddress(NodeAddressFields, Operation):
 
     That of an endpoint is deprecated (RFC 4862, 5.5.4): it answers, and who binds to it speaks from it, but the node itself begins nothing
     from it that would end where the endpoint goes. Kernels before 5.18 keep no mark (IFA_PROTO): there the record alone tells what is ours.
+
+    A device has an address of IPv6 once: one that is there already, whatever its length, is what a kernel changes that is asked to add it.
+    Somebody else's is taken as it is.
     """
 
     __slots__ = ()
@@ -59,12 +62,16 @@ class NodeAddress(NodeAddressFields, Operation):
             raise HostRefused(f"device {self.device} has no IPv6", f"sysctl -w net.ipv6.conf.{self.device}.disable_ipv6=0")
         made = self._replace(ifindex=link.index)
         there = made._there(view)
-        found = ABSENT if there is None else OURS if there.protocol == PROTOCOL else FOREIGN
+        found = ABSENT if there is None else OURS if (there.protocol, there.length) == (PROTOCOL, LENGTH) else FOREIGN
         return [made._replace(found=found)]
 
     def _there(self, view: View) -> Address | None:
-        """The same address on the device, whosever it is."""
-        return next((one for one in view.addresses(self.ifindex) if one[:4] == self.wanted()[:4]), None)
+        """The same address on the device, whosever it is, and of whichever length."""
+        return next((one for one in view.addresses(self.ifindex) if one.address == self.address and one.family == AF_INET6), None)
+
+    def _is_ours(self, there: Address) -> bool:
+        """Tell whether an address that is there may be what we have made: by its mark, or without one by the record alone."""
+        return self.found != FOREIGN and there.length == LENGTH and there.protocol in (0, PROTOCOL)
 
     def answers(self, view: View) -> str:
         """Give the address where it is reached by now; "" where it is not there, or its device is down."""
@@ -81,7 +88,7 @@ class NodeAddress(NodeAddressFields, Operation):
         there = self._there(view)
         if there is None:
             return "the address is gone"
-        if self.found != FOREIGN and there.deprecated != self.endpoint:
+        if self._is_ours(there) and there.deprecated != self.endpoint:
             return "the node begins connections from it" if self.endpoint else "the node begins no connections from it"
         return ""
 
@@ -91,8 +98,7 @@ class NodeAddress(NodeAddressFields, Operation):
 
     def revert(self, view: View) -> Sequence[Request]:
         there = self._there(view) if link_of(view, self.ifindex, self.device) is not None else None
-        ours = there is not None and self.found != FOREIGN and there.protocol in (0, PROTOCOL)
-        return [DeleteAddress(self.wanted())] if ours else []
+        return [DeleteAddress(self.wanted())] if there is not None and self._is_ours(there) else []
 
     def identity(self) -> str:
         return _identity(self.ifindex, self.address)

@@ -131,9 +131,9 @@ def order(paths: Paths, settings: Settings, hooks: str = HOOKS, modes: Sequence[
     )
 
 
-def of_change(paths: Paths, hooks: str = HOOKS) -> tuple[Script, ...]:
-    """List what runs after options of a NIC that is up have changed."""
-    return tuple(_folder(paths.etc + "/ifchange.d", hooks))
+def beside(paths: Paths, name: str, hooks: str = HOOKS) -> tuple[Script, ...]:
+    """List what runs beside up and down, by name of its folder: "ifchange.d" after options have changed, "endpoint.d" for endpoints."""
+    return tuple(_folder(f"{paths.etc}/{name}", hooks))
 
 
 def overrides(paths: Paths, hooks: str, modes: Sequence[str], action: str) -> list[Script]:

@@ -14,9 +14,10 @@ from netregistry.model.kinds import NO_SCOPE
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic, Report
 from netregistry.model.node import Alive, Gone, Node, Reports
-from netregistry.model.underlay import Confirmed, Name, NodePrefix, Placement, Speakers, Underlay, Zone
+from netregistry.model.underlay import Confirmed, Given, Name, NodePrefix, Opened, Placement, RegistryId, Speakers, Stranger, Underlay, Zone
 
-LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY = "ledger", "settings", "leader", "clock", "underlay"
+LEDGER, SETTINGS, LEADER, CLOCK, UNDERLAY, OPENED, GIVEN = "ledger", "settings", "leader", "clock", "underlay", "opened", "given"
+REGISTRY_ID = "registry-id"
 
 LONGEST_SHOWN = 200  #: characters of an instance's name in a key
 
@@ -40,12 +41,16 @@ TYPES: dict[str, Any] = {
     SETTINGS: Settings,
     CLOCK: Clock,
     UNDERLAY: Underlay,
+    OPENED: Opened,
+    GIVEN: Given,
     "prefixes": NodePrefix,
+    "strangers": Stranger,
     "speakers": Speakers,
     "confirmed": Confirmed,
     "endpoints": Placement,
     "names": Name,
     "zones": Zone,
+    REGISTRY_ID: RegistryId,
 }
 #: What history covers, and no commit changes without the ledger.
 WANTED = frozenset(
@@ -104,6 +109,10 @@ def gone(node: str) -> str:
 
 def prefix(node: str) -> str:
     return f"prefixes/{node}"
+
+
+def stranger(node: str) -> str:
+    return f"strangers/{node}"
 
 
 def speakers(node: str) -> str:

@@ -14,6 +14,7 @@ from netregistry.rules.holders import revoked
 from netregistry.rules.networks import forced
 from netregistry.rules.underlay import freed, given
 from netregistry.stores.base import Delete, Expect, Put
+from netregistry.underlay.published import turned
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def join(draft: Draft, part: Part) -> Done:
         if name not in fields:
             raise Invalid(name, None, "a value: it is missing")
     node = Node(**fields)._replace(joined=draft.now, epoch=draft.view.epoch)
+    if draft.get(keys.stranger(node.uuid)) is not None:
+        node = node._replace(epoch="")  # it has what it was given before a restore, and is to say what that is
     _itself(draft, node.uuid, "join")
     if draft.node(node.uuid) is not None:
         raise Refused("exists", f"node {node.uuid} has joined already: a copied machine needs an identity of its own", node=node.uuid)
@@ -47,6 +50,7 @@ def join(draft: Draft, part: Part) -> Done:
         raise Refused("busy", f"what {node.name} had reported before it was forgotten is being removed: try again in a moment")
     key = keys.node(node.uuid)
     draft.put(key, node)
+    turned(draft, node.uuid, None, node)
     given(draft, (node.uuid,))
     return Done(201, key, write(node))
 
@@ -84,6 +88,7 @@ def set_(draft: Draft, part: Part) -> Done:
     node = before._replace(**fields)
     _named_once(draft, node)
     draft.put(key, node)
+    turned(draft, node.uuid, before, node)
     return Done(200, key, write(node))
 
 
@@ -103,6 +108,7 @@ def forget(draft: Draft, part: Part) -> Done:
         draft.delete(alive)  # who joins under its UUID next is another one, and need not wait for the end of its lease
     left = [nic.uuid for nic in draft.nics("mastered", f"node:{node.uuid}")]
     draft.delete(key)  # its reports are swept by the leader
+    turned(draft, node.uuid, node, None)
     freed(draft, node.uuid)
     if draft.view.all("authorities"):
         revoked(draft, "node", node.uuid)  # it could join again by one, be it known here or, after a restore, not

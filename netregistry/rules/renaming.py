@@ -18,6 +18,7 @@ from netregistry.model.nic import Nic
 from netregistry.refusal import Refused
 from netregistry.rules import claims, nics
 from netregistry.rules.ends import BYTES
+from netregistry.underlay import renaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +57,9 @@ def renamed(draft: Draft, old: str, new: str) -> int:
     done = size = 0
     for key in todo:
         value = draft.get(key)
-        size += len(dump(value))
-        if done and (size > BYTES or draft.room < MOST_OF_ONE):
+        things_beside, bytes_beside = renaming.size(draft, value) if isinstance(value, Nic) else (0, 0)
+        size += len(dump(value)) + bytes_beside
+        if done and (size > BYTES or draft.room < MOST_OF_ONE + things_beside):
             break
         _renamed(draft, key, value, old, new)
         done += 1
@@ -65,11 +67,14 @@ def renamed(draft: Draft, old: str, new: str) -> int:
 
 
 def _things(view: View, old: str) -> Iterator[str]:
-    """Give what is of a cluster, and no claim: networks before NICs, and who holds something before who contends for it."""
+    """Give what is of a cluster, and no claim: networks before NICs, and who holds something before who contends for it.
+
+    NICs of one instance come together where that lets them.
+    """
     of: dict[str, list[str]] = {"networks": [], "nics": [], "nodes": []}
     for key in view.members("cluster", old):
         of[keys.kind(key)].append(key)
-    of["nics"].sort(key=lambda key: _contends(view, view.get(key)))
+    of["nics"].sort(key=lambda key: (_contends(view, view.get(key)), view.get(key).instance))
     return chain(*of.values())
 
 
@@ -96,6 +101,7 @@ def _renamed(draft: Draft, key: str, value: Any, old: str, new: str) -> None:
     if isinstance(value, Nic):
         claims.change(draft, value._replace(reserved=False), after, True)  # it keeps what it has: nothing is freed by that
         nics.keep(draft, after)
+        renaming.renamed(draft, value, new)
     else:
         draft.put(key, after)
 

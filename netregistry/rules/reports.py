@@ -9,11 +9,11 @@ from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, dump, read
 from netregistry.model.nic import Report
 from netregistry.model.node import About, Reports
-from netregistry.model.underlay import Kinds, There
+from netregistry.model.underlay import Kinds, Said
 from netregistry.refusal import Refused
 from netregistry.request import revision
-from netregistry.stores.base import LARGEST, Delete, Expect, Put, commit_size
-from netregistry.underlay import following
+from netregistry.stores.base import LARGEST, LONGEST_VALUE, Delete, Expect, Put, commit_size
+from netregistry.underlay import following, sight
 from netregistry.view import LIGHT
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Reporting(NamedTuple):
     nics: Annotated[tuple[Report, ...], kinds.Fifty] = ()
     removed: Annotated[tuple[kinds.Uuid, ...], kinds.Fifty] = ()  #: NICs of which it has no report any more
     about: About | None = None
-    underlay: There | None = None  #: which addresses of the underlay are there on the node
+    underlay: Said | None = None  #: what it has of the underlay
 
 
 class Spoken(NamedTuple):
@@ -49,6 +49,8 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
     body, spoken = _spoken(body)
     wanted = read(Reporting, body)
     node, key = view.node(who.name), keys.reports(who.name)
+    if who.role == "node" and node is None and wanted.underlay is not None and wanted.underlay.prefix:
+        return following.strange(view, who, wanted.underlay, revision(view.epoch, wanted.after), now)
     if who.role != "node" or node is None:
         raise Refused("forbidden", f"{who.role} {who.name!a:.80} is no node that has joined", master="node")
     if wanted.about is not None and len(dump(wanted.about)) > LONGEST_ABOUT:
@@ -78,6 +80,13 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
         # what was planned without these reports is planned anew: it may give out what a guest has
         tests.append(Expect(keys.LEDGER, view.at(keys.LEDGER)))
         changes.append(Put(keys.LEDGER, dump(view.ledger)))
+    if view.underlay is None and keys.UNDERLAY not in view.unreadable:
+        changes += following.kept(view, node.uuid, wanted.underlay)
+    if any(isinstance(each, Put) and len(each.value) > LONGEST_VALUE for each in changes):
+        detail = (
+            f"what speaks for guests on this node would have more than {LONGEST_VALUE} bytes: fewer kinds of endpoints, or fewer guests"
+        )
+        raise Refused("too-large", detail)
     commit = Commit(tuple(tests), tuple(changes))
     if view.underlay is not None:
         commit = following.followed(view, request, who, now, commit, reports, wanted.underlay)
@@ -129,10 +138,14 @@ def _arrived(view: View, node: str, report: Report, now: float) -> tuple[str, fl
         return "", 0.0
     if before is not None and before.state == "running":
         return before.came_from, before.settles  # until the leader takes it away: this service's clock may be another one
+    nic, said = view.nic(report.nic), view.get(keys.confirmed(node))
     announced = before is not None and before.state == "incoming"
+    announced = announced or (nic is not None and said is not None and nic.instance in said.there.arriving)
     if announced or report.mode == "routed":  # of a routed NIC Ganeti says nothing before its guest runs there
-        others = [where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where)]
-        if len(others) == 1:
+        cluster = nic.cluster if nic is not None else ""
+        running = (where for where, other, _at in view.seen(report.nic) if where != node and other.state == "running" and view.heard(where))
+        others = [where for where in running if not sight.foreign(view, cluster, where)]
+        if len(others) == 1 and not sight.foreign(view, cluster, node):
             return others[0], now + SETTLING
     return "", 0.0
 

@@ -10,21 +10,24 @@ from ipaddress import IPv6Address, IPv6Network
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from netregistry.draft import Draft
 from netregistry.model import keys, kinds
 from netregistry.model.codec import Invalid, read, read_fields, write
-from netregistry.model.underlay import RELEASED, NodePrefix, Underlay
+from netregistry.model.history import Identity
+from netregistry.model.underlay import RELEASED, Given, NodePrefix, Opened, Underlay, Zone
 from netregistry.refusal import Refused
 from netregistry.request import Done
+from netregistry.underlay import healing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from netregistry.draft import Draft
-    from netregistry.model.underlay import Endpoint, Placement
+    from netregistry.model.underlay import Confirmed, Endpoint, Placement
     from netregistry.request import Part
     from netregistry.view import View
 
 MOST_RESTING = 10_000  #: prefixes in quarantine that are looked at
+UNSURE = frozenset(("prefixes", "strangers"))  #: kinds of keys: one that cannot be read may say any /64
 AT_ONCE = 50  #: prefixes that are given or taken back by one commit
 
 
@@ -41,15 +44,27 @@ def init(draft: Draft, part: Part) -> Done:
     before: Underlay | None = draft.get(keys.UNDERLAY)
     if before is None and "prefix" not in fields:
         raise Invalid("prefix", None, "a value: it is missing")
-    if before is not None and fields.get("prefix", before.prefix) != before.prefix:
-        detail = f"the underlay is {before.prefix} already, and nodes have their prefixes of it: there is one of a registry"
-        raise Refused("exists", detail, field="prefix")
     after = before._replace(**fields) if before is not None else Underlay(**fields)
-    if before is None:
+    if before is None or after.prefix != before.prefix:
+        if before is not None:
+            _is_nobodys(draft, before)
         _fits(draft, after)
+        known = any(node.epoch not in ("", draft.view.epoch) for node in draft.view.all("nodes").values())
+        draft.put(keys.OPENED, Opened(draft.view.epoch, draft.now if known else 0.0))  # they may have /64s of before a restore
     draft.put(keys.UNDERLAY, after)
     given(draft, islice(without(draft.view), AT_ONCE))
     return Done(200, keys.UNDERLAY, write(after))
+
+
+def _is_nobodys(draft: Draft, underlay: Underlay) -> None:
+    """Let another prefix take the place of one of which no node has anything. Raises Refused."""
+    unreadable = sum(keys.kind(key) == "prefixes" for key in draft.view.unreadable)
+    if nodes := len(draft.view.all("prefixes")) + unreadable:
+        remedy = "netcommon registry node forget NODE, and behind its quarantine it has none (netcommon registry underlay quarantine)"
+        detail = f"the underlay is {underlay.prefix}, and nodes have their /64s of it ({nodes}): another one takes its place when none has"
+        raise Refused("exists", f"{detail}. {remedy}", field="prefix")
+    if draft.get(keys.GIVEN) is not None:
+        draft.delete(keys.GIVEN)
 
 
 def _fits(draft: Draft, underlay: Underlay) -> None:
@@ -64,11 +79,14 @@ def _fits(draft: Draft, underlay: Underlay) -> None:
 
 
 def given(draft: Draft, nodes: Iterable[str]) -> None:
-    """Give nodes their prefixes, as long as there are any; one that was forgotten, and joins again in time, has the one that it had."""
+    """Give nodes their prefixes, as long as there are any; one that was forgotten, and joins again in time, has the one that it had.
+
+    So has one that says which it has. Others wait, after a restore, until nodes have said that.
+    """
     underlay: Underlay | None = draft.get(keys.UNDERLAY)
     if underlay is None:
         return
-    numbers = _free(draft, underlay)
+    numbers = iter(()) if healing.withheld(draft.view, draft.now, draft.get) else _free(draft, underlay)
     for node in nodes:
         key = keys.prefix(node)
         if key in draft.view.unreadable:
@@ -77,19 +95,32 @@ def given(draft: Draft, nodes: Iterable[str]) -> None:
         if before is not None:
             draft.expect(key)
             draft.put(key, before._replace(freed=0.0, until=0.0, generation=before.generation + 1))
+        elif (said := _as_said(draft, underlay, node)) is not None:
+            draft.expect(key)
+            draft.put(key, said)
         elif (number := next(numbers, -1)) >= 0:
             draft.expect(key)
             draft.put(key, NodePrefix(number, underlay.of(number)))
+        if draft.get(keys.stranger(node)) is not None:
+            draft.delete(keys.stranger(node))
+
+
+def _as_said(draft: Draft, underlay: Underlay, node: str) -> NodePrefix | None:
+    """Give the prefix of a node as it says that it has it; None where it says nothing, or another node has that one."""
+    prefix = healing.taken(draft, underlay, node, healing.said_by(draft, node))
+    said: Confirmed | None = draft.get(keys.confirmed(node))
+    return prefix if prefix is None or said is None else healing.beyond(prefix, said.there, said.had)
 
 
 def _free(draft: Draft, underlay: Underlay) -> Iterator[int]:
-    """Give the numbers that no prefix has: those behind the highest one first, so that what was given back rests longest."""
-    taken = {prefix.number for key in (*draft.view.all("prefixes"), *draft.written("prefixes")) if (prefix := draft.get(key)) is not None}
-    if any(key.startswith("prefixes/") for key in draft.view.unreadable):
+    """Give the numbers that no node has or says it has: those that nobody has had first, so that what was given back rests longest."""
+    if any(keys.kind(key) in UNSURE for key in draft.view.unreadable):
         return  # it may be of any number
-    highest = max(taken, default=-1)
+    taken = healing.numbers(draft, underlay)
+    had: Given = draft.get(keys.GIVEN) or Given()
+    highest = max(*taken, had.highest, -1)
     yield from range(highest + 1, underlay.most)
-    yield from (number for number in range(min(highest, underlay.most)) if number not in taken)
+    yield from (number for number in range(min(highest + 1, underlay.most)) if number not in taken)
 
 
 def freed(draft: Draft, node: str) -> None:
@@ -103,19 +134,36 @@ def freed(draft: Draft, node: str) -> None:
 
 
 def release(draft: Draft, part: Part) -> Done:
-    """End the quarantine of an endpoint's address, or of a prefix by its first address.
+    """End the quarantine of an endpoint's address, or of a prefix by its first address; or let nothing wait for a zone of before.
 
     A node that is told to remove an address, and does not say that it has, is not waited for any more.
     """
+    if (key := keys.zone(part.target)) in draft.view.all("zones"):
+        return _given_up(draft, key, part.target)
     address = read(_What, {"address": part.target}).address
     for key, prefix in draft.view.all("prefixes").items():
         if IPv6Network(prefix.prefix).network_address == IPv6Address(address):
             return _released(draft, key, prefix)
+    for key, stranger in draft.view.all("strangers").items():
+        if IPv6Network(stranger.prefix).network_address == IPv6Address(address):
+            draft.expect(key)
+            draft.delete(key)
+            return Done(200, key, {"released": stranger.prefix})
     for key, placement in draft.view.all("endpoints").items():
         for each in placement.endpoints:
             if each.address == address:
                 return _let_go(draft, key, placement, each)
     raise Refused("missing", f"{address} is no address of an endpoint, and no prefix of a node")
+
+
+def _given_up(draft: Draft, key: str, zone: str) -> Done:
+    """Let nobody wait for the name servers of a zone."""
+    if draft.view.underlay is not None and draft.view.underlay.zone == zone:
+        raise Refused("in-use", f"{zone} is the underlay's zone: its names are published there")
+    before: Zone = draft.get(key)
+    draft.expect(key)
+    draft.put(key, before._replace(published=()))
+    return Done(200, key, {"released": zone})
 
 
 def _released(draft: Draft, key: str, prefix: NodePrefix) -> Done:
@@ -152,16 +200,27 @@ def settle(draft: Draft, part: Part) -> Done:
     view, underlay = draft.view, draft.view.underlay
     if underlay is None:
         return Done(200, "", {"given": 0, "freed": 0, "ended": 0})
+    if _is_anew(view):
+        draft.put(keys.OPENED, Opened(view.epoch, draft.now))
     ended = tuple(islice(over(view, draft.now), AT_ONCE))
     for key in ended:
         draft.expect(key)
         draft.delete(key)
+    _remember(draft, (view.all("prefixes")[key].number for key in ended))
     left = tuple(islice(orphans(view), AT_ONCE - len(ended)))
     for node in left:
         freed(draft, node)
     lacking = tuple(islice(without(view), AT_ONCE - len(ended) - len(left)))
     given(draft, lacking)
     return Done(200, "", {"given": len(lacking), "freed": len(left), "ended": len(ended)})
+
+
+def _remember(draft: Draft, numbers: Iterable[int]) -> None:
+    """Note that /64s were somebody's, which nobody has any more."""
+    before: Given = draft.get(keys.GIVEN) or Given()
+    highest = max((before.highest, *numbers))
+    if highest > before.highest and keys.GIVEN not in draft.view.unreadable:
+        draft.put(keys.GIVEN, Given(highest))
 
 
 def without(view: View) -> Iterator[str]:
@@ -190,14 +249,24 @@ def over(view: View, now: float) -> Iterator[str]:
             yield key
 
 
+def _is_anew(view: View) -> bool:
+    """Tell whether nobody has noted yet that an epoch has begun."""
+    opened: Opened | None = view.get(keys.OPENED)
+    return (opened is None or opened.epoch != view.epoch) and keys.OPENED not in view.unreadable
+
+
 def due(view: View, now: float) -> bool:
     """Tell whether ``settle`` has something to do."""
     underlay = view.underlay
     if underlay is None:
         return False
-    if any(keys.kind(key) == "prefixes" for key in view.unreadable):
+    if any(keys.kind(key) in UNSURE for key in view.unreadable):
         return next(over(view, now), None) is not None
-    if next(over(view, now), None) is not None or next(orphans(view), None) is not None:
+    if _is_anew(view) or next(over(view, now), None) is not None or next(orphans(view), None) is not None:
         return True
     lacking = next(without(view), None)
-    return lacking is not None and (view.get(keys.prefix(lacking)) is not None or len(view.all("prefixes")) < underlay.most)
+    if lacking is None or view.get(keys.prefix(lacking)) is not None:
+        return lacking is not None
+    if healing.withheld(view, now):
+        return False
+    return len(healing.numbers(Draft(view, "", Identity("leader"), now), underlay)) < underlay.most

@@ -56,18 +56,34 @@ class Naming:
         underlay = view.underlay
         if underlay is None or not underlay.zone:
             return None
+        self._commit(published.identified)  # before a zone is marked with it: it is to outlive whatever it is made from
         self.settle()  # before a name is published: what is retired waits for it from then on
         return self._made(registry.local.view, underlay)
 
-    def published(self, found: Published) -> None:
-        """Note that a server has the zone. Raises Refused, Unavailable: it is to be told again."""
+    def left(self, server: str) -> tuple[Wanted, ...]:
+        """Give what zones that were the underlay's before shall hold, those that a server does not have so. Raises Refused, Unavailable."""
+        if not self._registry.leads:
+            return ()
         self._registry.catch_up()
-        self._commit(lambda view, now: published.noted(view, found.server, found.generation, now))
+        view = self._registry.local.view
+        underlay, others = view.underlay, published.others(view)
+        behind = [zone for zone, each in others.items() if any(one.server == server for one in each.behind)]
+        if underlay is None:
+            return ()
+        made = ((zone, others[zone].generation, published.names(view, zone, self._virtual)) for zone in behind)
+        whose, ttl, prefix = published.registry_id(view), underlay.ttl, underlay.prefix
+        return tuple(Wanted(zone, whose, view.epoch, generation, names, ttl, prefix) for zone, generation, names in made)
+
+    def published(self, found: Published) -> None:
+        """Note that a server has a zone. Raises Refused, Unavailable: it is to be told again."""
+        self._registry.catch_up()
+        self._commit(lambda view, now: published.noted(view, found.server, found.zone, found.generation, now))
 
     def _made(self, view: View, underlay: Underlay) -> Wanted:
         zone: Zone = view.get(keys.zone(underlay.zone)) or Zone()
         given = self._given
-        made = Wanted(underlay.zone, underlay.prefix, view.epoch, zone.generation, {}, underlay.ttl)
+        whose = published.registry_id(view)
+        made = Wanted(underlay.zone, whose, view.epoch, zone.generation, {}, underlay.ttl, underlay.prefix)
         if given is None or given._replace(names={}) != made:
             same = given is not None and (given.zone, given.mark) == (made.zone, made.mark)
             names = given.names if given is not None and same else published.names(view, underlay.zone, self._virtual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry import state, use
@@ -24,7 +24,7 @@ from netregistry.service.filters import USUAL, Filter, Sight, chosen
 from netregistry.service.listings import Listings, Row, Rows
 from netregistry.stores.base import Ahead, Compacted
 from netregistry.stores.etcd import EtcdStore
-from netregistry.underlay import wrong
+from netregistry.underlay import healing, wrong
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Store
     from netregistry.view import View
 
-ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay", "prefixes")
+ABILITIES = ("certificates", "batch", "dry-run", "find", "history", "watch", "backup", "underlay", "underlay-prefix", "prefixes")
 NO_ROWS = Rows((), (), ())
 #: Entries of the history that one request looks at, bytes of those that it gives or decodes, and entries that are in memory at once.
 SCANNED, LARGEST, AT_ONCE = 5000, 4 << 20, 100
@@ -172,13 +172,14 @@ class Reader:
 
     def underlay(self, _wanted: Mapping[str, Any]) -> Answer:
         """Give the underlay, and how it is used. Raises Refused where there is none."""
-        view = self._now()
+        view, now = self._now(), self._clock()
         there, given, shown = view.underlay, len(view.all("prefixes")), view.shown_revision(keys.UNDERLAY)
         if there is None:
             raise Refused("missing", "there is no underlay", command="netcommon registry underlay init PREFIX")
         without = tuple(islice(underlay.without(view), USUAL))
         placements: list[Placement] = list(view.all("endpoints").values())
         zone: Zone = view.get(keys.zone(there.zone)) or Zone()
+        problems = (problem for each in placements for problem in wrong.of(view, each, now))
         item = answers.UnderlayItem(
             shown,
             there,
@@ -188,9 +189,14 @@ class Reader:
             sum(len(each.endpoints) for each in placements),
             len(view.all("names")),
             zone.generation,
-            tuple(islice((problem for each in placements for problem in wrong.of(view, each, self._clock())), USUAL)),
+            tuple(islice(chain(self._withheld(view, without), healing.strangers(view), wrong.of_zones(view), problems), USUAL)),
         )
         return Answer(write(item), shown)
+
+    def _withheld(self, view: View, without: tuple[str, ...]) -> tuple[str, ...]:
+        """Say why no /64 is given, where nodes wait for one."""
+        why = healing.withheld(view, self._clock()) if without else ""
+        return (why,) if why else ()
 
     def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:
         view, key = self._now(), f"{kind}/{uuid}"
@@ -219,7 +225,9 @@ class Reader:
             _shown(view, row), node, alive is not None, since, said.time if said else 0.0, reports, nics, missing, about, life
         )
         confirmed: Confirmed | None = view.get(keys.confirmed(node.uuid))
-        return item if confirmed is None else {**write(item), "underlay": write(confirmed.there)}
+        if confirmed is None or confirmed.epoch != view.epoch:
+            return item  # what it has said before a restore it is to say again
+        return {**write(item), "underlay": write(confirmed.there)}
 
     # -- search
 

@@ -13,7 +13,7 @@ from netregistry.stream import Line, Stream
 from netregistry.view import groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
@@ -94,6 +94,11 @@ class Past:
 
     def at(self, key: str) -> int:
         return self._objects[key][1] if key in self._objects else self._view.at(key)
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Give what cannot be read today: of what could not be read then nothing is remembered."""
+        return self._view.unreadable
 
     def members(self, name: str, *of: str) -> tuple[str, ...]:
         there, here = self._view.members(name, *of), self._groups.get((name, *of), ())

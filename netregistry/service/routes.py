@@ -201,7 +201,13 @@ ROUTES = (
     Route("GET", "/v1/underlay", "underlay", "Show the underlay, and how it is used.", 200, _of(answers.UnderlayItem)),
     _change("PUT", "/v1/underlay", "underlay.init", "Say which prefix nodes have a part of.", 200, _of(Underlay), False),
     _change(
-        "DELETE", "/v1/underlay/quarantine/{label}", "underlay.release", "End the quarantine of an address or a prefix.", 200, None, False
+        "DELETE",
+        "/v1/underlay/quarantine/{label}",
+        "underlay.release",
+        "End the quarantine of an address or a prefix; wait for a zone of before no longer.",
+        200,
+        None,
+        False,
     ),
     _list("/v1/prefixes", "prefixes", "List the prefixes of nodes, by number.", answers.PrefixItem, ()),
     _list("/v1/endpoints", "endpoints", "List where instances' endpoints are.", answers.PlacementItem, _params(filters.ENDPOINTS)),

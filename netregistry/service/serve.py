@@ -16,6 +16,7 @@ from aiohttp import web
 
 from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
+from netregistry.leader import deposed
 from netregistry.refusal import Refused
 from netregistry.service import cut_off
 from netregistry.service.connection import Connection, refusal
@@ -30,6 +31,7 @@ from netregistry.service.tls import Door, Listening, listened
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.files import swept
 from netregistry.stores.opening import opened
+from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ def run(
     """
     store = opened(where)
     try:
+        if isinstance(store, SqliteStore):
+            deposed(store)  # one process alone has the file: who led was killed
         asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front, publisher))
     finally:
         store.close()
@@ -158,7 +162,7 @@ async def serving(
             each.setblocking(False)
             doors.append(asyncio.create_task(_accept(each, partial(_let_in_by_tls, tls, server, speak, limits), log)))
         naming = Naming(registry, publisher.servers if publisher is not None else ())
-        publishing = Publishing(publisher, naming.wanted, naming.published, log) if publisher is not None else None
+        publishing = Publishing(publisher, naming.wanted, naming.published, log, naming.left) if publisher is not None else None
         names = Names(os.path.join(os.path.dirname(listen), FOLDER), lambda: registry.local.view, registry.index, log)
         stack.callback(names.remove)
 

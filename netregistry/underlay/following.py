@@ -8,15 +8,17 @@ from netregistry.draft import Commit, Draft
 from netregistry.model import keys
 from netregistry.model.codec import Invalid, dump, load
 from netregistry.model.nic import Report
-from netregistry.model.underlay import Confirmed, Speaker, Speakers, There
-from netregistry.stores.base import Delete, Put, commit_size
-from netregistry.underlay.placing import Placing, healed, instances
+from netregistry.model.underlay import Confirmed, Speaker, Speakers, Stranger, There
+from netregistry.refusal import Refused
+from netregistry.stores.base import Delete, Expect, Put, commit_size
+from netregistry.underlay import healing
+from netregistry.underlay.placing import Placing, instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from netregistry.model.history import Identity
-    from netregistry.model.underlay import NodePrefix
+    from netregistry.model.underlay import NodePrefix, Said
     from netregistry.view import View
 
 
@@ -26,6 +28,8 @@ def said(
     """Give what is to be written of what speaks for a node's guests; nothing where nothing of it has changed."""
     key = keys.speakers(node)
     before: Speakers | None = view.get(key)
+    if key in view.unreadable:
+        return []  # what it has said of its other NICs is nowhere else
     if before is None and not any(spoken.values()):
         return []
     known = {each.nic: each for each in (before.nics if before is not None else ()) if view.get(keys.seen(node, each.nic)) is not None}
@@ -42,7 +46,7 @@ def said(
 
 
 def followed(
-    view: View, request: str, who: Identity, now: float, commit: Commit, reports: Mapping[str, Report | None], there: There | None
+    view: View, request: str, who: Identity, now: float, commit: Commit, reports: Mapping[str, Report | None], there: Said | None
 ) -> Commit:
     """Give the commit of a node's reports with the steps that come of them, as many as have room; the leader takes the others.
 
@@ -57,7 +61,7 @@ def followed(
         concerned += _confirmed(draft, who.name, there)
     placing = Placing(draft, len(commit.tests), len(commit.changes), commit_size(*commit))
     for cluster, instance in dict.fromkeys(concerned):
-        if not placing.advance(cluster, instance):
+        if not placing.advance(cluster, instance) and (cluster, instance) not in placing.failed:
             break
     steps = draft.bare()
     return Commit((*commit.tests, *steps.tests), (*commit.changes, *steps.changes))
@@ -68,24 +72,85 @@ def _laid(draft: Draft, change: Put | Delete) -> None:
     draft.lay(change.key, load(made, change.value) if isinstance(change, Put) else None)
 
 
-def _confirmed(draft: Draft, node: str, there: There) -> list[tuple[str, str]]:
+def kept(view: View, node: str, there: Said | None) -> list[Put | Delete]:
+    """Give what is to be written of the prefix that a node has, where there is no underlay: it may be that of before a restore."""
+    key = keys.confirmed(node)
+    if there is None or not there.prefix or key in view.unreadable:
+        return []
+    before: Confirmed | None = view.get(key)
+    had = before.had if before is not None and before.epoch == view.epoch else there.had
+    return [Put(key, dump(Confirmed(view.epoch, There(*there[:3]), had)))]
+
+
+def strange(view: View, who: Identity, said: Said, after: int, now: float) -> Commit:
+    """Give the commit by which the /64 of a node that the registry does not know is nobody else's.
+
+    ``after``: an epoch's, so it is this one that answers. Raises Refused: ``gone`` where the node is to have none any more, since it was
+    forgotten in the epoch in which it was told of it, or the /64 is another node's by now.
+    """
+    draft, underlay, key = Draft(view, "", who, now), view.underlay, keys.stranger(who.name)
+    if said.epoch == view.epoch:
+        raise Refused("gone", f"node {who.name} was forgotten: {said.prefix} is not its own any more", node=who.name)
+    if underlay is None or healing.taken(draft, underlay, who.name, said.prefix) is None:
+        other = healing.owner(view, said.prefix)
+        if other:
+            raise Refused("gone", f"{said.prefix} is of node {other}", node=other)
+        raise Refused("forbidden", f"node {who.name!a:.80} is no node that has joined", master="node")
+    before = view.get(key)
+    tests = (Expect(keys.node(who.name), 0), Expect(key, view.at(key)), Expect(keys.LEDGER, view.at(keys.LEDGER)))
+    if key in view.unreadable or keys.LEDGER in view.unreadable:
+        raise Refused("unavailable", f"what the registry holds at {key} cannot be read", key=key)
+    if before is not None and before.prefix == said.prefix:
+        return Commit(tests, (Put(key, dump(before)),))
+    return Commit(tests, (Put(key, dump(Stranger(said.prefix, now))), Put(keys.LEDGER, dump(view.ledger))))
+
+
+def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
     """Take in which addresses are there on a node; give the instances that may be concerned. Raises Invalid."""
     key, of = keys.confirmed(node), keys.prefix(node)
-    prefix: NodePrefix | None = draft.get(of)
-    if prefix is None or key in draft.view.unreadable:
+    known: NodePrefix | None = draft.get(of)
+    if key in draft.view.unreadable or of in draft.view.unreadable:
         return []
     before: Confirmed | None = draft.get(key)
+    first = before is None or before.epoch != draft.view.epoch
+    prefix = _healed(draft, node, known, there) if first else known
+    if prefix is None:
+        return []
     own = tuple(each for each in there.addresses if ":" in each and prefix.number_of(each) >= 0)
-    if before is None or before.epoch != draft.view.epoch:
-        after = healed(prefix, there.generation, own)
-        if after != prefix:
-            draft.expect(of)
-            draft.put(of, after)
-    elif there.generation > prefix.generation:
+    if there.generation > prefix.generation:
         raise Invalid("underlay.generation", there.generation, f"at most {prefix.generation}, of the latest that the node was told")
-    now = Confirmed(draft.view.epoch, there._replace(addresses=own))
+    had = healing.lost(draft, node, prefix, there.had) if before is None or first else before.had
+    now = Confirmed(draft.view.epoch, There(there.generation, own, there.prefix, there.arriving), had)
     if now == before:
         return []
+    draft.expect(key)  # the leader takes what is had from it
     draft.put(key, now)
     concerned = (draft.get(each) for each in draft.members("placed", node))
-    return [(each.cluster, each.instance) for each in concerned]
+    found = [(each.cluster, each.instance) for each in concerned]
+    itself = draft.node(node)
+    come = {*now.there.arriving} ^ {*(before.there.arriving if before is not None else ())}
+    coming = [(itself.cluster, instance) for instance in sorted(come)] if itself is not None else []
+    return [*found, *((each.cluster, each.instance) for each in had), *coming]
+
+
+def _healed(draft: Draft, node: str, known: NodePrefix | None, there: Said) -> NodePrefix | None:
+    """Give a node's prefix by its first word in an epoch, and write it where the registry is behind that."""
+    of, prefix = keys.prefix(node), known
+    underlay = draft.view.underlay
+    if there.prefix and underlay is not None and (known is None or known.prefix != there.prefix):
+        other = healing.taken(draft, underlay, node, there.prefix)
+        if other is not None and keys.LEDGER not in draft.view.unreadable:
+            prefix = other
+            draft.expect(keys.LEDGER)  # who has which prefix changes with the ledger alone
+            if not draft.touched(keys.LEDGER):
+                draft.put(keys.LEDGER, draft.view.ledger)
+    if prefix is None:
+        return None
+    own = There(there.generation, tuple(each for each in there.addresses if ":" in each))
+    after = healing.beyond(prefix, own, there.had)
+    if known is not None and after.generation <= known.generation and after != known:
+        after = after._replace(generation=known.generation + 1)
+    if after != known:
+        draft.expect(of)
+        draft.put(of, after)
+    return after

@@ -6,12 +6,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import Placement
+from netregistry.model.underlay import Confirmed, NodePrefix, Placement
+from netregistry.underlay import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netregistry.model.nic import Nic
+    from netregistry.model.underlay import Confirmed
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -48,6 +50,7 @@ class Marks:
             self._marked[placement.cluster, placement.instance] = None
         for name in view.all("names").values():
             self._marked[name.cluster, name.instance] = None
+        self._had(view.all("confirmed").values())
         for speakers in view.all("speakers").values():
             for each in speakers.nics:
                 self._of_nic(view.nic(each.nic))
@@ -70,27 +73,52 @@ class Marks:
             for nic in (view.replaced[key][0], view.get(key)):
                 self._of_nic(nic)
         elif kind in LIVES or (kind == "reports" and _another_life(view, key)):
-            for seen in view.members("on", rest):
-                self._of_nic(view.nic(seen.rpartition("/")[2]))
-            self._placed(view, rest)
+            self._on(view, rest)
+            self._arriving(view, rest, view.get(keys.confirmed(rest)))
         elif kind == "speakers":
             for speakers in (view.replaced[key][0], view.get(key)):
                 for each in speakers.nics if speakers is not None else ():
                     self._of_nic(view.nic(each.nic))
         elif kind in ("confirmed", "prefixes"):
-            self._placed(view, rest)
+            if _gives_now(view.replaced[key][0], view.get(key)):
+                self._on(view, rest)  # those that wait for their first address are placed nowhere
+            else:
+                self._placed(view, rest)
+            for confirmed in (view.replaced[key][0], view.get(key)) if kind == "confirmed" else ():
+                self._arriving(view, rest, confirmed)
+            self._had(said for said in (view.get(key),) if kind == "confirmed" and said is not None)
         elif kind == "endpoints" and (placement := view.get(key)) is not None:
             self._marked[placement.cluster, placement.instance] = None
-        elif kind == "names" and (name := view.replaced[key][0]) is not None and view.get(key) is None:
-            self._placements(view, view.members("called", name.instance.lower()))  # another one of that name may have it now
+        elif kind == "names" and view.get(key) is None:
+            zone, _, freed = rest.partition("/")
+            for instance in names.instances(freed, zone):  # by its name: another one may have it now, whoever had it
+                self._placements(view, view.members("called", instance))
         elif kind == "zones":  # a name server may have the zone now without what was retired
             self._placements(view, view.members("uncleared"))
         elif kind == keys.UNDERLAY:
             self.all(view)
 
+    def _arriving(self, view: View, uuid: str, confirmed: Confirmed | None) -> None:
+        """Mark the instances that come to a node by Ganeti's files."""
+        node = view.node(uuid)
+        if confirmed is not None and node is not None:
+            self._marked |= {(node.cluster, instance): None for instance in confirmed.there.arriving}
+
     def _of_nic(self, nic: Nic | None) -> None:
         if nic is not None and nic.instance:
             self._marked[nic.cluster, nic.instance] = None
+
+    def _on(self, view: View, node: str) -> None:
+        """Mark those that a node has reported, or that have something there."""
+        for seen in view.members("on", node):
+            self._of_nic(view.nic(seen.rpartition("/")[2]))
+        self._placed(view, node)
+
+    def _had(self, said: Iterable[Confirmed]) -> None:
+        """Mark the instances of which nodes have endpoints from before a restore."""
+        for each in said:
+            for had in each.had:
+                self._marked[had.cluster, had.instance] = None
 
     def _placed(self, view: View, node: str) -> None:
         self._placements(view, view.members("placed", node))
@@ -109,3 +137,10 @@ def _another_life(view: View, key: str) -> bool:
     """Tell whether a node's reports are of another life than those before."""
     before, after = view.replaced[key][0], view.get(key)
     return (before.incarnation if before is not None else "") != (after.incarnation if after is not None else "")
+
+
+def _gives_now(before: object, after: object) -> bool:
+    """Tell whether a node can be given addresses now that could not be before: it has a prefix, or has said in this epoch what it has."""
+    if isinstance(after, Confirmed):
+        return not isinstance(before, Confirmed) or before.epoch != after.epoch
+    return isinstance(after, NodePrefix) and not after.freed and (not isinstance(before, NodePrefix) or before.freed > 0)

@@ -24,6 +24,12 @@ def made(instance: str, kind: str, zone: str, migrating: bool = False) -> str:
     return ".".join(labels) if fits else ""
 
 
+def instances(name: str, zone: str) -> tuple[str, ...]:
+    """Give the instances, in lower case, that a name can be of: of INSTANCE-migrating it may be the migration's, or the guest's own."""
+    called = name.removesuffix(f".{zone.lower()}").rpartition(".")[0]
+    return (called, called.removesuffix(MIGRATING)) if called.endswith(MIGRATING) else (called,)
+
+
 def of(placement: Placement, each: Endpoint, zone: str) -> str:
     """Give the name that is to lead to an endpoint; "" for none."""
     if each.state != "there" or each.node not in (placement.leads, placement.incoming):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
-from netregistry.model.underlay import FIRST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
+from netregistry.model.underlay import LAST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
-from netregistry.stores.base import LARGEST, MOST, commit_size
-from netregistry.underlay import names, saga, sight
+from netregistry.stores.base import LARGEST, MOST, checked, commit_size
+from netregistry.underlay import healing, names, renaming, saga, sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,9 +32,13 @@ class Placing:
     def __init__(self, draft: Draft, tests: int = 0, changes: int = 0, size: int = 0, ends: bool = False) -> None:
         self._draft, self._others, self._ends = draft, (tests, changes, size), ends
         self.underlay: Underlay | None = draft.get(keys.UNDERLAY)
+        self.failed: dict[tuple[str, str], Exception] = {}  #: instances whose step is not taken by a fault, and why
 
     def advance(self, cluster: str, instance: str) -> bool:
-        """Take the step of an instance that is due. Tell whether there was room for it, or none was due."""
+        """Take the step of an instance that is due. Tell whether there was room for it, or none was due.
+
+        Whatever goes wrong with it is its own: the draft stays as it was, and the steps of others may be taken.
+        """
         if self.underlay is None:
             return True
         before = self._draft.kept()
@@ -43,6 +47,8 @@ class Placing:
             fits = self._fits()
         except Refused:  # something of it cannot be read, or it is too much
             fits = False
+        except Exception as error:
+            self.failed[cluster, instance], fits = error, False
         if not fits:
             self._draft.restore(before)
         return fits
@@ -50,15 +56,27 @@ class Placing:
     def _fits(self) -> bool:
         commit = self._draft.bare()
         tests, changes, size = self._others
+        try:
+            checked(*commit)
+        except ValueError:  # what an instance has is too much for one value
+            return False
         return len(commit.tests) + tests <= MOST and len(commit.changes) + changes <= MOST and commit_size(*commit) + size <= LARGEST
 
     def _advance(self, underlay: Underlay, cluster: str, instance: str) -> None:
         draft, key = self._draft, keys.placement(cluster, instance)
-        if key in draft.view.unreadable:
+        if key in draft.view.unreadable or renaming.is_split(draft, cluster, instance):
             return
         before: Placement = draft.get(key) or Placement(cluster, instance)
         guest = sight.guest(draft, cluster, instance)
-        after = saga.step(before, guest, self._world(underlay))
+        if any(keys.speakers(node) in draft.view.unreadable for node in guest.nodes):
+            return  # nobody knows what is to speak for it
+        world = self._world(underlay)
+        found, left = healing.regained(draft, before, guest.nodes, underlay.rests, world.served)
+        begun = before if found == before else found._replace(generation=before.generation + 1)
+        after = saga.step(begun, guest, world)
+        for node, said in left.items():
+            draft.expect(keys.confirmed(node))
+            draft.put(keys.confirmed(node), said)
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)
@@ -83,10 +101,12 @@ class Placing:
     def _named(self, underlay: Underlay, after: Placement) -> int | None:
         """Let the names of a placement lead where they are to; give the zone's generation from then on, None where nothing has changed.
 
-        A name that another instance has stays that one's. Names of a zone that is the underlay's no more go.
+        A name that another instance has stays that one's. Names of a zone that is the underlay's no more go, and those of a migration to
+        what its node says is not there any more.
         """
         draft, zone = self._draft, underlay.zone
-        wanted = {keys.name(zone, name): each for name, each in names.wanted(after, zone).items()}
+        named = {keys.name(zone, name): each for name, each in names.wanted(after, zone).items()}
+        wanted = {key: each for key, each in named.items() if self._may_lead(key, each, after)}
         held = draft.members("names", after.cluster, after.instance)
         gone = [key for key in held if key not in wanted]
         put = {key: each for key, each in wanted.items() if self._leads_elsewhere(key, each, after)}
@@ -98,6 +118,13 @@ class Placing:
             draft.expect(key)
             draft.put(key, Name(each.address, each.node, generations[zone], after.cluster, after.instance))
         return generations.get(zone, 0) if generations else None
+
+    def _may_lead(self, key: str, each: Endpoint, after: Placement) -> bool:
+        """Tell whether a name may lead to an endpoint: it is there, or its guest's name leads there already."""
+        if saga.reached(each, self._there(each.node)):
+            return True
+        there: Name | None = self._draft.get(key)
+        return there is not None and there.address == each.address and each.node == after.leads
 
     def _leads_elsewhere(self, key: str, each: Endpoint, after: Placement) -> bool:
         there: Name | None = self._draft.get(key)
@@ -127,11 +154,14 @@ class Placing:
     # -- what steps are made of
 
     def _world(self, underlay: Underlay) -> saga.World:
-        zone: Zone = self._draft.get(keys.zone(underlay.zone)) or Zone()
+        draft, wanted = self._draft, keys.zone(underlay.zone)
+        zone: Zone = draft.get(wanted) or Zone()
+        others: list[Zone] = [draft.get(key) for key in draft.view.all("zones") if key != wanted]
+        left = any(each.behind for each in others)  # a name server may have names of a zone of before, that lead anywhere
 
         def cleared(generation: int) -> bool:
             needed = min(generation, zone.generation)  # of another zone than now, it may be of any
-            return all(each.generation >= needed for each in zone.published)
+            return not left and all(each.generation >= needed for each in zone.published)
 
         return saga.World(
             there=self._there,
@@ -139,10 +169,10 @@ class Placing:
             told=self._next_told,
             released=self._released,
             cleared=cleared,
-            now=self._draft.now,
+            now=draft.now,
             rests=underlay.rests,
             ttl=float(underlay.ttl),
-            served=bool(zone.published),
+            served=left or bool(zone.published),
             ends=self._ends,
         )
 
@@ -163,11 +193,6 @@ class Placing:
             return 0
         return int(after.generation if after.generation != there.generation else there.generation + 1)
 
-    def _full(self, node: str) -> bool:
-        """Tell whether a node has as many addresses as it can report; those in quarantine are there still."""
-        placements: list[Placement] = [self._draft.get(key) for key in self._draft.members("placed", node)]
-        return sum(each.node == node for placement in placements for each in placement.endpoints) >= MOST_ADDRESSES - SPARE
-
     def _give(self, node: str) -> str:
         """Give a new address of a node's prefix; "" for none.
 
@@ -177,7 +202,7 @@ class Placing:
         prefix: NodePrefix | None = draft.get(key)
         said: Confirmed | None = draft.get(keys.confirmed(node))
         there = draft.node(node)
-        if prefix is None or prefix.freed or there is None or self._full(node):
+        if prefix is None or prefix.freed or prefix.next >= LAST or there is None or is_full(draft, node):
             return ""
         if draft.view.epoch not in (there.epoch, said.epoch if said is not None else ""):
             return ""
@@ -199,16 +224,13 @@ def _told(before: Placement, after: Placement) -> set[str]:
     return found
 
 
+def is_full(draft: Draft, node: str) -> bool:
+    """Tell whether a node has as many addresses as it can report; those in quarantine are there still."""
+    placements: list[Placement] = [draft.get(key) for key in draft.members("placed", node)]
+    return sum(each.node == node for placement in placements for each in placement.endpoints) >= MOST_ADDRESSES - SPARE
+
+
 def instances(draft: Draft, nics: Iterable[str]) -> list[tuple[str, str]]:
     """Give the instances of NICs, each once: clusters and names."""
     found = (draft.nic(nic) for nic in nics)
     return list(dict.fromkeys((nic.cluster, nic.instance) for nic in found if nic is not None and nic.instance))
-
-
-def healed(prefix: NodePrefix, generation: int, addresses: Iterable[str]) -> NodePrefix:
-    """Give a prefix that is behind what its node says of it: the registry was restored from a copy that is older."""
-    numbers = [number for each in addresses if (number := prefix.number_of(each)) >= FIRST]
-    after = prefix._replace(next=max([prefix.next, *(number + 1 for number in numbers)]))
-    return (
-        after._replace(generation=max(prefix.generation, generation) + 1) if generation > prefix.generation or after != prefix else prefix
-    )

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 from netregistry.draft import Commit
 from netregistry.model import keys
 from netregistry.model.codec import dump
-from netregistry.model.underlay import Published, Zone
+from netregistry.model.underlay import Published, RegistryId, Zone
 from netregistry.stores.base import Expect, Put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from netregistry.draft import Draft
+    from netregistry.model.node import Node
+    from netregistry.model.underlay import Placement
     from netregistry.view import View
+
+LONGEST_ID = 16  #: characters
 
 
 def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
@@ -27,36 +32,84 @@ def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
 
 
 def _is_real(view: View, uuid: str) -> bool:
-    node = view.node(uuid)
+    return _real(view.node(uuid))
+
+
+def _real(node: Node | None) -> bool:
     return node is not None and node.kind != "virtual"
+
+
+def turned(draft: Draft, uuid: str, before: Node | None, after: Node | None) -> None:
+    """Advance the generation of each zone with a name that leads to a node, where names on it are published from now on, or no more."""
+    if _real(before) == _real(after):
+        return
+    zones = set[str]()
+    for place in draft.members("placed", uuid):
+        placement: Placement = draft.get(place)
+        found = {key: draft.get(key) for key in draft.members("names", placement.cluster, placement.instance)}
+        zones |= {key.split("/")[1] for key, name in found.items() if name.node == uuid}
+    for key in map(keys.zone, sorted(zones)):
+        there: Zone = draft.get(key) or Zone()
+        draft.expect(key)
+        draft.put(key, there._replace(generation=there.generation + 1))
+
+
+def registry_id(view: View) -> str:
+    """Give the id of the registry: that which is noted, or that which is to be.
+
+    By its oldest authority, which it has had since it was made, so that a copy from before it was noted has the same; without any, as
+    where a test has made it, by its epoch.
+    """
+    noted: RegistryId | None = view.get(keys.REGISTRY_ID)
+    if noted is not None:
+        return noted.id
+    oldest = min(view.all("authorities").values(), key=lambda each: each.made, default=None)
+    return (oldest.fingerprint if oldest is not None else view.epoch)[:LONGEST_ID]
+
+
+def identified(view: View, _now: float) -> Commit | None:
+    """Give the commit that notes the id of the registry; None where it is noted, or what is noted cannot be read."""
+    key = keys.REGISTRY_ID
+    if view.at(key):
+        return None
+    return Commit((Expect(key, 0),), (Put(key, dump(RegistryId(registry_id(view)))),))
 
 
 def servers(view: View, there: Iterable[str], now: float) -> Commit | None:
     """Give the commit by which the zone is published by these servers, and by no others; None where it is so.
 
-    One that is new has nothing yet. For one that is no more nobody waits.
+    One that is new has nothing yet. For one that is no more nobody waits, neither for a zone that was the underlay's before.
     """
-    underlay = view.underlay
-    if underlay is None or not underlay.zone:
+    if view.underlay is None:
         return None
-    before: Zone = view.get(keys.zone(underlay.zone)) or Zone()
-    known = {each.server: each for each in before.published}
-    after = tuple(known.get(server) or Published(server, 0, now) for server in there)
-    return _put(view, underlay.zone, before._replace(published=after)) if set(after) != set(before.published) else None
+    wanted, servers = view.underlay.zone, tuple(there)
+    changed = dict[str, Zone]()
+    for zone in dict.fromkeys((*([wanted] if wanted else []), *others(view))):
+        before: Zone = view.get(keys.zone(zone)) or Zone()
+        known = {each.server: each for each in before.published}
+        after = tuple(known.get(server) or Published(server, 0, now) for server in servers if zone == wanted or server in known)
+        if set(after) != set(before.published):
+            changed[zone] = before._replace(published=after)
+    return _put(view, changed) if changed else None
 
 
-def noted(view: View, server: str, generation: int, now: float) -> Commit | None:
-    """Give the commit by which a server has the zone up to a generation; None where that is known, or it publishes it no more."""
-    underlay = view.underlay
-    before: Zone | None = view.get(keys.zone(underlay.zone)) if underlay is not None else None
-    if underlay is None or before is None or generation > before.generation:
-        return None  # of another zone than now
+def others(view: View) -> dict[str, Zone]:
+    """Give the zones that were the underlay's before. Their names go one by one, and then from the servers that have them."""
+    wanted = keys.zone(view.underlay.zone if view.underlay is not None else "")
+    return {key.partition("/")[2]: zone for key, zone in view.all("zones").items() if key != wanted}
+
+
+def noted(view: View, server: str, zone: str, generation: int, now: float) -> Commit | None:
+    """Give the commit by which a server has a zone up to a generation; None where that is known, or it publishes it no more."""
+    before: Zone | None = view.get(keys.zone(zone))
+    if view.underlay is None or before is None or generation > before.generation:
+        return None
     after = tuple(
         Published(server, generation, now) if each.server == server and each.generation < generation else each for each in before.published
     )
-    return _put(view, underlay.zone, before._replace(published=after)) if after != before.published else None
+    return _put(view, {zone: before._replace(published=after)}) if after != before.published else None
 
 
-def _put(view: View, zone: str, after: Zone) -> Commit:
-    key = keys.zone(zone)
-    return Commit((Expect(key, view.at(key)),), (Put(key, dump(after)),))
+def _put(view: View, zones: Mapping[str, Zone]) -> Commit:
+    found = {keys.zone(zone): after for zone, after in zones.items()}
+    return Commit(tuple(Expect(key, view.at(key)) for key in found), tuple(Put(key, dump(after)) for key, after in found.items()))

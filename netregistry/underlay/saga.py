@@ -4,16 +4,25 @@ Ganeti and QEMU decide on migrations, and nobody tells the registry. It goes by 
 addresses they have confirmed, and not by the order in which that came: the same state gives the same step, and a report that repeats what
 is known gives none.
 
-* **incoming**: the node to which the guest comes is to have endpoints; when they are there names of the migration lead to them.
+* **incoming**: the node to which the guest comes is to have endpoints; when they are there names of the migration lead to them. Where no
+  NIC tells yet that it comes, Ganeti's files do, and nobody knows what speaks for it there: what does where it is.
 * **arrived**: it runs there: the names lead to them instead of where they led, in the same step in which those of the migration go.
 * **failed**: the node has it no more: the names of the migration go, and its endpoints there are retired.
 * **source gone**: the names lead to where it runs.
 
-Names never lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+No name comes to lead to an endpoint that its node has not confirmed, so they stay where they are until those of the next node are there.
+Nor does one to an endpoint that is gone by what its node has said since: names of the migration go then, until it is there again. That of a
+guest which is nowhere else stays all the same: the address is nobody else's, and resolvers would remember that there is no such name.
 What is retired stays until every name server has the zone without its names, resolvers have forgotten them, and a minimum age is over. Then
 its node is told to remove it, and when that is confirmed it is forgotten.
 
 Of two migrations at once the one that was told first is followed. A node without a lease says nothing, and takes nothing away either.
+
+Any node can say that a guest comes to it. One that says it has arrived is believed at once, for its source may be slow, and as long as that
+has its time to say that it is gone. Where that goes on to say that the guest runs there the names go back to it, as soon as it has made
+new addresses for them: a source that hangs does not. The other one is *refuted* from then on, and so is one that has said beside the
+guest's own node, for a while, that it runs there: its word is nothing until that node says that the guest is gone, or is dead by an
+operator's word.
 """
 
 from __future__ import annotations
@@ -21,11 +30,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from netregistry.model.underlay import Endpoint, Placement, There
+from netregistry.model.underlay import MOST_OF_ONE, MOST_ON_NODE, Endpoint, Placement, There
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+DOUBTED = 10.0  #: seconds for which a node may say that a guest runs there, beside its own one, and be followed when that is away
+MOST_REFUTED = 8  #: nodes, the latest
 NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -33,7 +44,8 @@ class Guest(NamedTuple):
     """Hold what nodes say of an instance. Each tuple has the nodes in the order in which they have come to say so.
 
     ``unknown``: those without a lease that had it; ``came``: to a node, from which one, of those who know it; ``kinds``: what speaks for it
-    on each node that reports it.
+    on each node that reports it; ``arriving``: those of ``incoming`` that report none of its NICs, and say by Ganeti's files that it comes.
+    ``since``: when each has begun to say what it says.
     """
 
     running: tuple[str, ...] = ()
@@ -42,6 +54,8 @@ class Guest(NamedTuple):
     unknown: tuple[str, ...] = ()
     came: Mapping[str, str] = MappingProxyType({})
     kinds: Mapping[str, tuple[str, ...]] = NOTHING
+    arriving: tuple[str, ...] = ()
+    since: Mapping[str, float] = MappingProxyType({})
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -73,11 +87,11 @@ class World(NamedTuple):
 def followed(leads: str, incoming: str, left: str, guest: Guest) -> tuple[str, str]:
     """Give the node to which names should lead, and the one to which the guest comes; "" for none."""
     target = leads
-    if incoming and incoming in guest.running:
+    if incoming in guest.running and (leads not in guest.running or guest.came.get(incoming) == leads):
         target, incoming = incoming, ""
     elif target not in guest.running:
         if guest.running:
-            target = guest.running[-1]
+            target = left if left in guest.running else guest.running[-1]
         elif target not in guest.nodes:
             target = guest.stopped[-1] if guest.stopped else "" if incoming not in guest.nodes else target
     else:
@@ -95,6 +109,27 @@ def _moved(node: str, left: str, guest: Guest) -> str:
     return next((other for other in reversed(guest.running) if other != left and guest.came.get(other) == node), node)
 
 
+def _refuted(before: Placement, guest: Guest, now: float) -> tuple[str, ...]:
+    """Give the nodes whose word is refuted by that of the guest's own node, or of the one from which they have taken its names."""
+    leads, left = before.leads, before.left
+    own = left if leads in before.refuted else leads
+    found = before.refuted if own in guest.running or own in guest.unknown else ()
+    settles = leads in guest.running and guest.came.get(leads) == left
+    if leads and left in guest.running and not settles and leads not in guest.unknown:
+        found = (*found, leads)
+    elif leads in guest.running and leads not in found:
+        late = (each for each in guest.running if now > guest.since.get(each, now) + DOUBTED and guest.came.get(each) != leads)
+        found = (*found, *(each for each in late if each not in (leads, left)))
+    return tuple(dict.fromkeys(found))[-MOST_REFUTED:]
+
+
+def _believed(before: Placement, refuted: tuple[str, ...], guest: Guest) -> Guest:
+    """Give what is to be followed of what nodes say. Whom names lead to is believed while nobody says anything else."""
+    away = [each for each in refuted if each != before.leads or before.left in guest.running]
+    running, incoming = (tuple(node for node in each if node not in away) for each in (guest.running, guest.incoming))
+    return guest._replace(running=running, incoming=incoming) if away else guest
+
+
 def step(before: Placement, guest: Guest, world: World) -> Placement:
     """Give what a placement becomes; the same one where nothing is to be done."""
     after = before._replace(endpoints=tuple(each for one in before.endpoints if (each := _aged(one, world)) is not None))
@@ -107,28 +142,56 @@ def step(before: Placement, guest: Guest, world: World) -> Placement:
 
 
 def _step(before: Placement, guest: Guest, world: World) -> Placement:
-    target, coming = followed(before.leads, before.incoming, before.left, guest)
+    refuted = _refuted(before, guest, world.now)
+    believed = _believed(before, refuted, guest)
+    target, coming = followed(before.leads, before.incoming, before.left, believed)
     endpoints = [_confirmed(each, world) for each in before.endpoints]
     for node in dict.fromkeys((target, coming)):
         there = {each.kind for each in endpoints if each.live and each.node == node}
-        for kind in guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ():
-            if kind not in there and (address := world.give(node)):
+        for kind in _wanted(node, before, guest):
+            if kind not in there and has_room(endpoints, node) and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
-    if _ready(before.leads, target, endpoints):
+    returns = before.leads in refuted and target != before.leads
+    if _ready(before.leads, target, endpoints, world) and not (returns and _lacks_all(target, guest, endpoints)):
         leads = target
     elif target == before.incoming != leads:
         incoming = target  # it is on its way until names can lead to it
     used = {node: _kinds(node, guest) for node in (leads, incoming, target, coming) if node}
     kept = tuple(each if not each.live or _used(each, used) else _retired(each, world) for each in endpoints)
-    left = before.leads if leads != before.leads else before.left
-    return before._replace(leads=leads, incoming=incoming, left=left if left in guest.running else "", endpoints=kept)
+    left = before.left if before.left in guest.running or before.left in guest.unknown else ""
+    if leads != before.leads:
+        left = before.leads if before.leads in guest.running and not returns else ""
+    return before._replace(leads=leads, incoming=incoming, left=left, endpoints=kept, refuted=refuted)
+
+
+def _lacks_all(node: str, guest: Guest, endpoints: Iterable[Endpoint]) -> bool:
+    """Tell whether a node wants endpoints and has none."""
+    return bool(guest.kinds.get(node)) and not any(each.live and each.node == node for each in endpoints)
+
+
+def _wanted(node: str, before: Placement, guest: Guest) -> Iterable[str]:
+    """Give what is to speak for a guest on a node on which it is, or to which it comes."""
+    if node in guest.arriving:
+        return [each.kind for each in before.endpoints if each.live and each.node == before.leads]
+    return guest.kinds.get(node, ()) if node in guest.running or node in guest.incoming else ()
+
+
+def has_room(endpoints: Sequence[Endpoint], node: str) -> bool:
+    """Tell whether an instance may have one more endpoint on a node; those that are retired count until they are forgotten."""
+    return len(endpoints) < MOST_OF_ONE and sum(each.node == node for each in endpoints) < MOST_ON_NODE
 
 
 def _kinds(node: str, guest: Guest) -> tuple[str, ...] | None:
-    """Give what is to speak for a guest on a node; None where that is as it was: its report is gone, or it is off and says nothing."""
+    """Give what is to speak for a guest on a node; None where that is as it was: nothing tells, or it is off and says nothing."""
     says = guest.kinds.get(node, ())
-    return says if says or node in guest.running or node in guest.incoming else None
+    is_said = node in guest.running or (node in guest.incoming and node not in guest.arriving)
+    return says if says or is_said else None
+
+
+def reached(each: Endpoint, there: There) -> bool:
+    """Tell whether an endpoint is there by what its node has said last, and not by what it has said once. ``there``: of its node."""
+    return each.state == "there" and each.address in there.addresses
 
 
 def _confirmed(each: Endpoint, world: World) -> Endpoint:
@@ -137,12 +200,12 @@ def _confirmed(each: Endpoint, world: World) -> Endpoint:
     return each
 
 
-def _ready(leads: str, target: str, endpoints: Iterable[Endpoint]) -> bool:
+def _ready(leads: str, target: str, endpoints: Iterable[Endpoint], world: World) -> bool:
     """Tell whether names can lead to another node: all is there that is wanted, or they lead nowhere now, or will."""
     live = [each for each in endpoints if each.live]
     if not any(each.node == leads and each.state == "there" for each in live):
         return True
-    return all(each.state == "there" for each in live if each.node == target)
+    return all(reached(each, world.there(each.node)) for each in live if each.node == target)
 
 
 def _used(each: Endpoint, used: Mapping[str, tuple[str, ...] | None]) -> bool:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from netregistry.draft import Draft
     from netregistry.model.nic import Report
     from netregistry.model.node import Alive, Reports
-    from netregistry.model.underlay import Speakers
+    from netregistry.model.underlay import Confirmed, Speakers
+    from netregistry.view import View
 
 STATES = ("running", "incoming", "stopped")  #: the state of a node by that of the NICs there, the strongest first
 
@@ -25,24 +26,73 @@ def heard(draft: Draft, node: str) -> bool:
 
 def guest(draft: Draft, cluster: str, instance: str) -> Guest:
     """Give what nodes say of an instance."""
+    on = {node: reports for node, reports in _reported(draft, cluster, instance).items() if not foreign(draft, cluster, node)}
+    found: dict[str, list[tuple[float, str]]] = {each: [] for each in (*STATES, "unknown")}
+    came: dict[str, str] = {}
+    begun: dict[str, float] = {}
+    for node, reports in on.items():
+        state = _state(reports)
+        having = [report for report in reports if report.state == state]
+        since = max(report.came or report.since for report in having)
+        begun[node] = since
+        found[state if heard(draft, node) else "unknown"].append((since, node))
+        if known := next((report.came_from for report in having if report.came_from), ""):
+            came[node] = known
+    here = {node for state in ("running", "incoming") for _since, node in found[state]}
+    coming = [node for node in _arriving(draft, cluster, instance) if node not in here]
+    arriving = tuple(node for node in coming if heard(draft, node))
+    for node in coming:  # what it says of NICs is of before
+        found = {state: [each for each in of if each[1] != node] for state, of in found.items()}
+        found["incoming" if node in arriving else "unknown"].append((draft.now, node))
+        on.pop(node, None)
+        begun.pop(node, None)
+    said = {node: _kinds(draft, node, reports) for node, reports in on.items()}
+    ordered = {state: tuple(node for _since, node in sorted(each)) for state, each in found.items()}
+    return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said, arriving, begun)
+
+
+def _arriving(draft: Draft, cluster: str, instance: str) -> list[str]:
+    """Give the nodes of a cluster that say by Ganeti's files that an instance comes there, since this registry is what it is."""
+    found = []
+    for key in draft.members("arriving", instance):
+        said: Confirmed = draft.get(key)
+        there = draft.node(node := key.partition("/")[2])
+        if there is not None and there.cluster == cluster and said.epoch == draft.view.epoch:
+            found.append(node)
+    return sorted(found)
+
+
+def foreign(view: Draft | View, cluster: str, node: str) -> bool:
+    """Tell whether a node is one of another Ganeti cluster than an instance is of: that comes to its own cluster's nodes alone.
+
+    A cluster that is being renamed is imported under both names (netregistry.rules.renaming).
+    """
+    there = view.node(node)
+    if not cluster or there is None or there.cluster in ("", cluster):
+        return False
+    now, of = view.get(keys.imported(cluster)), view.get(keys.imported(there.cluster))
+    return now is None or of is None or now.uuid != of.uuid
+
+
+def strangers(draft: Draft, cluster: str, instance: str) -> dict[str, str]:
+    """Give what nodes of other clusters say of an instance: the state, by node."""
+    found = {node: reports for node, reports in _reported(draft, cluster, instance).items() if foreign(draft, cluster, node)}
+    return {node: _state(reports) for node, reports in found.items() if heard(draft, node)}
+
+
+def _reported(draft: Draft, cluster: str, instance: str) -> dict[str, list[Report]]:
+    """Give the reports of an instance's NICs, by node. What one that was forgotten has reported counts no more."""
     on: dict[str, list[Report]] = {}
     for key in draft.members("instance", cluster, instance):
         for seen in draft.members("seen", key.partition("/")[2]):
             node = seen.split("/")[1]
-            if draft.node(node) is not None:  # else it was forgotten: what it has reported counts no more
+            if draft.node(node) is not None:
                 on.setdefault(node, []).append(draft.get(seen))
-    found: dict[str, list[tuple[float, str]]] = {each: [] for each in (*STATES, "unknown")}
-    came: dict[str, str] = {}
-    for node, reports in on.items():
-        state = next(each for each in STATES if any(report.state == each for report in reports))
-        having = [report for report in reports if report.state == state]
-        since = max(report.came or report.since for report in having)
-        found[state if heard(draft, node) else "unknown"].append((since, node))
-        if known := next((report.came_from for report in having if report.came_from), ""):
-            came[node] = known
-    said = {node: _kinds(draft, node, reports) for node, reports in on.items()}
-    ordered = {state: tuple(node for _since, node in sorted(each)) for state, each in found.items()}
-    return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said)
+    return on
+
+
+def _state(reports: list[Report]) -> str:
+    return next(each for each in STATES if any(report.state == each for report in reports))
 
 
 def _kinds(draft: Draft, node: str, reports: list[Report]) -> tuple[str, ...]:

@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from netregistry.model import keys
+from netregistry.model.underlay import FIRST
 from netregistry.underlay import names
 
 if TYPE_CHECKING:
-    from netregistry.model.underlay import Endpoint, Name, NodePrefix, Placement, Underlay
+    from collections.abc import Mapping
+
+    from netregistry.model.underlay import Confirmed, Endpoint, Had, Name, NodePrefix, Placement, Underlay
 
 
 class Known(Protocol):
     """Read what it is made from: a View, or what one was."""
 
+    epoch: str
+
+    @property
+    def unreadable(self) -> Mapping[str, str]: ...
+
     def get(self, key: str) -> Any: ...
+
+    def at(self, key: str) -> int: ...
 
     def members(self, name: str, *of: str) -> tuple[str, ...]: ...
 
 
+class Stand(NamedTuple):
+    """Say by which revision a node is told what it has of the underlay, 0 for nothing; ``problem``: why nobody can tell, "" for no."""
+
+    at: int = 0
+    problem: str = ""
+
+
+def stand(view: Known, node: str) -> Stand:
+    """Tell how a node's underlay stands. What cannot be read is none that it has not: all would go from it that names lead to."""
+    key, said = keys.prefix(node), view.get(keys.confirmed(node))
+    prefix: NodePrefix | None = view.get(key)
+    for each in (key, keys.UNDERLAY) if prefix is None or not prefix.freed else (key,):
+        if each in view.unreadable and (prefix is not None or each == key):
+            return Stand(view.at(key), f"what the registry holds at {each} cannot be read: what this node has stays as it is")
+    if prefix is None and view.get(keys.UNDERLAY) is None and said is not None and said.epoch == view.epoch and said.there.prefix:
+        detail = "the registry was restored from a copy of before its underlay: netcommon registry underlay init"
+        return Stand(view.at(keys.confirmed(node)), f"{detail}; what this node has stays as it is")
+    return Stand(view.at(key)) if prefix is not None and not prefix.freed else Stand()
+
+
 def of(view: Known, node: str) -> dict[str, Any]:
-    """Give the prefix of a node that has one, and the endpoints that are to be there, those that are retired too."""
+    """Give the prefix of a node that has one, and the endpoints that are to be there, those that are retired too.
+
+    Those of before a restore, of which there is no placement again yet, stay.
+    """
     underlay: Underlay = view.get(keys.UNDERLAY)
+    said: Confirmed | None = view.get(keys.confirmed(node))
     prefix: NodePrefix = view.get(keys.prefix(node))
     placements: list[Placement] = [view.get(key) for key in sorted(view.members("placed", node))]
     shown = [
@@ -30,7 +64,25 @@ def of(view: Known, node: str) -> dict[str, Any]:
         for each in placement.endpoints
         if each.node == node and each.state != "leaving"
     ]
-    return {"generation": prefix.generation, "prefix": prefix.prefix, "endpoints": shown}
+    known = {each["address"] for each in shown}
+    shown += [_had(each) for each in (said.had if said is not None else ()) if each.address not in known]
+    kept = _kept(view, node, prefix, said, placements)
+    return {"generation": prefix.generation, "prefix": prefix.prefix, "endpoints": shown} | ({"kept": kept} if kept else {})
+
+
+def _kept(view: Known, node: str, prefix: NodePrefix, said: Confirmed | None, placements: list[Placement]) -> list[str]:
+    """Give what stays on a node as it is, since a placement cannot be read that may be of it."""
+    if said is None or not any(keys.kind(key) == "endpoints" for key in view.unreadable):
+        return []
+    known = {each.address for placement in placements for each in placement.endpoints}
+    known |= {each.address for each in said.had}
+    return [each for each in said.there.addresses if each not in known and prefix.number_of(each) >= FIRST]
+
+
+def _had(each: Had) -> dict[str, Any]:
+    state = "retired" if each.retired else "there"
+    of = {"cluster": each.cluster, "instance": each.instance, "kind": each.kind, "address": each.address}
+    return {**of, "name": "", "migrating": False, "state": state}
 
 
 def _endpoint(view: Known, placement: Placement, each: Endpoint, zone: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ that end; the mark says in between that the zone is on its way.
 from __future__ import annotations
 
 from _socket import AF_INET6, inet_ntop, inet_pton
+from ipaddress import IPv6Address, IPv6Network
 from typing import NamedTuple
 
 from netcommon.dns.names import is_label
@@ -30,7 +31,7 @@ class Wanted(NamedTuple):
     """Say what a zone shall hold: at a generation of an epoch, by name in full, its address.
 
     ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
-    it is the same object.
+    it is the same object. ``prefix``: in which all addresses are; a mark that has this for its owner is of an older version, and ours.
     """
 
     zone: str
@@ -39,6 +40,12 @@ class Wanted(NamedTuple):
     generation: int
     names: Mapping[str, str]
     ttl: int
+    prefix: str = ""
+
+    @property
+    def about(self) -> Wanted:
+        """Give it without names and their generation: what is refused of another one need not be of this one."""
+        return self._replace(names={}, generation=0)
 
     @property
     def mark(self) -> Mark:
@@ -56,7 +63,7 @@ class Entry(NamedTuple):
 class There(NamedTuple):
     """Say what a server has: the zone's mark, None for none; the entries of names two labels or more below it; where it is cut.
 
-    ``strange``: a record that stands where the mark would, and is none.
+    ``strange``: records that stand where the mark would, and are none.
     """
 
     mark: Mark | None
@@ -104,8 +111,8 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
     refused: list[str] = []
     changes = _changes(there, wanted, refused)
     mark = there.mark
-    if mark is None and any(not each.address or each.name in there.entries for each in changes):
-        _foreign(server, there, wanted, next(each.name for each in changes if each.name in there.entries))
+    if mark is None:
+        _nobodys(server, there, wanted, changes)
     if not changes and mark == wanted.mark:
         return Plan((), tuple(refused))
     parts = list(_parts(changes)) or [()]
@@ -135,9 +142,9 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
         raise HostRefused(f"{where} has {there.strange} at {name_of(zone)}", "remove them there, or give the registry another zone")
     if mark is None:
         return
-    if mark.owner != wanted.owner:
+    if mark.owner not in (wanted.owner, wanted.prefix):
         raise HostRefused(
-            f"{where} is published by another registry, of underlay {escaped(mark.owner)}",
+            f"{where} is published by another registry, {escaped(mark.owner)}; this one is {escaped(wanted.owner)}",
             f"give this one a zone of its own, or, if that one is no more, empty the zone, its mark {name_of(zone)} too",
         )
     if mark.epoch != wanted.epoch:
@@ -154,12 +161,25 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
         )
 
 
-def _foreign(server: str, there: There, wanted: Wanted, example: str) -> None:
-    count = len(there.entries)
+def _nobodys(server: str, there: There, wanted: Wanted, changes: Sequence[Change]) -> None:
+    """Raise HostRefused where a zone without a mark has names that would be changed, and that none has put there who has our prefix.
+
+    A mark that somebody has removed by mistake is made again: nobody else gives names addresses of the underlay.
+    """
+    prefix = IPv6Network(wanted.prefix) if wanted.prefix else None
+    touched = [(each.name, there.entries[each.name]) for each in changes if each.name in there.entries]
+    foreign = [name for name, entry in touched if prefix is None or entry.others or not _within(entry.address, prefix)]
+    if not foreign:
+        return
+    count, example = len(foreign), escaped(foreign[0])[1:-1]
     raise HostRefused(
-        f"zone {wanted.zone} of DNS server {server} holds {count} names that no registry has put there, such as {escaped(example)[1:-1]}",
+        f"zone {wanted.zone} of DNS server {server} holds {count} names that no registry has put there, such as {example}",
         "the underlay's zone is to be one of its own: give it an empty one, or remove these names",
     )
+
+
+def _within(address: str, prefix: IPv6Network) -> bool:
+    return bool(address) and IPv6Address(address) in prefix
 
 
 def _changes(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:

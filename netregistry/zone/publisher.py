@@ -35,9 +35,10 @@ class Speaker(Protocol):
 
 
 class Published(NamedTuple):
-    """Say that a server is at a generation: whether its zone was read whole for that, how many names changed, which cannot be published."""
+    """Say that a server has a zone at a generation: whether it was read whole, how many names changed, which cannot be published."""
 
     server: str
+    zone: str
     generation: int
     changed: int = 0
     whole: bool = False
@@ -58,13 +59,13 @@ class Publisher:
     def __init__(self, servers: Sequence[str], speak: Callable[[str], Speaker], now: Callable[[], float]) -> None:
         self.servers = tuple(servers)
         self._speak, self._now = speak, now
-        self._known: dict[str, Known] = {}
+        self._known: dict[tuple[str, str], Known] = {}  # by server and zone
         self._met: set[tuple[str, str, str]] = set()  # server, zone, epoch: it was at that epoch
         self._closed = False
 
     def due(self, server: str, wanted: Wanted) -> bool:
         """Tell whether a server is to be brought to what is wanted; it takes no time."""
-        known = self._known.get(server)
+        known = self._known.get((server, wanted.zone))
         return known is None or known.until <= self._now() or known.wanted != wanted
 
     def bring(self, server: str, wanted: Wanted) -> Published:
@@ -72,8 +73,8 @@ class Publisher:
 
         Raises NetcommonError in one line with the remedy; the server is read whole then before anything else is sent to it.
         """
-        known = self._known.pop(server, None)
-        if known is not None and (known.until <= self._now() or known.wanted.zone != wanted.zone):
+        known = self._known.pop((server, wanted.zone), None)
+        if known is not None and known.until <= self._now():
             known = None
         speaker = self._speak(server)
         try:
@@ -111,5 +112,5 @@ class Publisher:
             done(entries, message)
             changed += len(message.changes)
         self._met.add(met)
-        self._known[server] = Known(wanted, entries, until)
-        return Published(server, wanted.generation, changed, False, plan.refused)
+        self._known[server, wanted.zone] = Known(wanted, entries, until)
+        return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused)

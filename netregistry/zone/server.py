@@ -26,6 +26,7 @@ SETTING = "registry.zone_key_file"
 LONGEST = 120.0  #: seconds for one server to be brought whole
 ADDRESSES = ("AAAA", "A", "CNAME")  #: types that stand at no name of the zone but as the registry has it
 CUTS = ("NS", "DNAME")
+INSTEAD = ("CNAME", "NS")  #: types beside which a server takes no mark, and says nothing (RFC 2136, 3.4.2.2)
 
 
 class DnsServer:
@@ -61,7 +62,7 @@ def there(whole: dns.zone.Zone, zone: str) -> There:
     place, least = mark.name_of(zone), zone.count(".") + 4  # labels of a name two below the zone, with the root's
     kinds = {types.from_text(kind): kind for kind in (*ADDRESSES, *CUTS)}
     found: dict[str, dict[str, tuple[int, tuple[str, ...]]]] = {}
-    cuts, texts = list[str](), list[tuple[str, ...]]()
+    cuts, texts, strange = list[str](), list[tuple[str, ...]](), ""
     for owner, records in whole.iterate_rdatasets():
         kind = kinds.get(records.rdtype)
         if kind is None and records.rdtype != types.TXT:
@@ -69,12 +70,15 @@ def there(whole: dns.zone.Zone, zone: str) -> There:
         name = owner.to_text(omit_final_dot=True).lower()
         if kind is None:
             texts += [tuple(part.decode("latin-1") for part in each.strings) for each in records] if name == place else []
+        elif name == place and kind in INSTEAD:
+            strange = f"{kind} records"
         elif kind in CUTS:
             cuts += [name] if name != zone or kind == "DNAME" else []
         elif len(owner.labels) >= least:
             found.setdefault(name, {})[kind] = records.ttl, tuple(each.to_text() for each in records)
     marks = [mark.read(each) for each in texts]
-    strange = "" if len(marks) <= 1 and None not in marks else "TXT records of others"
+    if len(marks) > 1 or None in marks:
+        strange = "TXT records of others"
     return There(marks[0] if marks and not strange else None, {name: _entry(sets) for name, sets in found.items()}, tuple(cuts), strange)
 
 
@@ -100,6 +104,7 @@ def update(zone: str, message: Message) -> dns.update.UpdateMessage:
         made.absent(place, "TXT")
     else:
         made.present(place, "TXT", message.before.text)
+    made.absent(place, "CNAME")  # beside one the mark would be dropped without a word, and the rest of it done
     for name, address, kinds in message.changes:
         plain = "\\" not in name  # what somebody else has put there may have any octets in its labels
         owner = Name((*name.removesuffix(f".{zone}").encode().split(b"."), *origin.labels)) if plain else absolute(name)

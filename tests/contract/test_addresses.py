@@ -76,6 +76,15 @@ def test_only_the_same_one_is_deleted(tap: World, family: int) -> None:
     assert found(tap) == [made]
 
 
+def test_of_ipv6_a_device_has_an_address_once(tap: World) -> None:
+    """Added again with another length it is the same one, which is changed, but for its length; of IPv4 these are two."""
+    six, four = address(tap, 10), address(tap, 2)
+    assert do(tap, AddAddress(six), AddAddress(six._replace(length=128, protocol=4, deprecated=True))) == [0, 0]
+    assert found(tap) == [six._replace(protocol=4, deprecated=True)]
+    assert do(tap, DeleteAddress(six), AddAddress(four), AddAddress(four._replace(length=24))) == [0, 0, 0]
+    assert sorted(found(tap)) == sorted([four, four._replace(length=24)])
+
+
 def test_down_takes_those_of_ipv6(tap: World) -> None:
     four, six = address(tap, 2), address(tap, 10)
     assert do(tap, AddAddress(four), AddAddress(six), SetLink(four.index, up=False)) == [0, 0, 0]

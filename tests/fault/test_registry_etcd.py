@@ -246,6 +246,7 @@ def test_a_member_of_another_cluster_is_passed_over(three: Cluster, tmp_path: Pa
             assert another.keys() == {}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seconds", [0.7, 1.2])
 def test_an_etcd_as_slow_as_before_is_heard_after_an_outage(one: Cluster, seconds: float) -> None:
     with gateway(one.members[0].client) as between:
@@ -295,6 +296,7 @@ def test_an_etcd_that_has_begun_anew_is_another_though_it_counts_alike(tmp_path:
             put(store, "b")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", [False, True], ids=["within-the-epoch", "to-before-the-epoch"])
 @pytest.mark.parametrize("more", [0, 5, 12], ids=["behind", "as-far", "further"])
 def test_an_etcd_that_goes_back_begins_a_new_epoch(tmp_path: Path, more: int, before: bool) -> None:

@@ -86,6 +86,7 @@ ANYTHING: dict[str, tuple[Callable[[str, Answer], Answer], str]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ANYTHING)
 def test_no_answer_is_taken_for_one(store: EtcdStore, between: Gateway, cluster: Cluster, what: str) -> None:
     lease, newest = store.grant(100), store.newest()

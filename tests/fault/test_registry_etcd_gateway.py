@@ -66,6 +66,7 @@ def registry(between: Gateway, tmp_path: Path) -> Iterator[Registry]:
     made.kill()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", [what for what in HARMS if what != WATCH])
 def test_it_is_named_and_no_answer_is_empty(registry: Registry, between: Gateway, etcds: dict[int, Cluster], what: str) -> None:
     harm = HARMS[what]
@@ -109,7 +110,7 @@ def test_what_was_done_and_is_told_by_no_watch(registry: Registry, between: Gate
         assert sorted(names(asked)) == ["blue", "green", "red"] == sorted(json.loads(value)["name"] for value in networks(etcds[1]))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", HARMS)
 def test_a_service_does_not_begin_by_it(registry: Registry, between: Gateway, what: str) -> None:
     registry.kill()

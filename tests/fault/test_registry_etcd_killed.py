@@ -26,11 +26,11 @@ from tests.support.bootstrap import ROOT
 from tests.support.etcd import HOST, Cluster, Member, stopped, unheard
 from tests.support.netns import wait_until
 from tests.support.registry_process import Registry
-from tests.support.sample import FULL
+from tests.support.sample import FULL, sample
 from tests.support.service_histories import acknowledged, faults, told
 from tests.support.service_writers import NODE, WRITERS, prepare
 
-ROUNDS = 200 if FULL else 11
+ROUNDS = 200 if FULL else 7
 GOES_ON = 120  #: seconds until something is acknowledged again, on a machine that is busy
 WHILE = 2.0  #: seconds for which a minority is asked
 
@@ -188,6 +188,7 @@ def test_whoever_is_killed_stopped_or_cut_off(three: Cluster, tmp_path: Path) ->
     harms: list[Callable[[], None]] = [a_member_is_killed, the_leader_is_killed, the_leader_stands_still, the_leader_is_unheard]
     harms += [the_leader_is_cut_off, another_is_cut_off, a_majority_is_killed, a_majority_stands_still]
     harms += [all_are_cut_off_from_each_other, all_are_killed, a_service_is_killed]
+    harms = sample(harms, ROUNDS)
     try:
         for round_ in range(ROUNDS):
             harms[round_ % len(harms)]()

@@ -63,6 +63,7 @@ def test_all_nodes_go_on_at_another_service_at_once(registry: Registry, etcds: d
         registry.start()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "restarted"])
 def test_all_nodes_come_back_at_once(registry: Registry, how: int) -> None:
     with nodes(SIZE.nodes, registry.socket) as agents:

@@ -20,12 +20,13 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
+from netcommon.dns.names import NoZone
 from netregistry.service.publishing import Publishing
 from netregistry.zone import mark
 from netregistry.zone.plan import Message, Wanted
 from netregistry.zone.publisher import Published, Publisher
 from netregistry.zone.server import DnsServer, publisher
-from runtime.errors import NetcommonError, SettingsInvalid, TryAgain
+from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from tests.support.bootstrap import ROOT
 from tests.support.nameserver import ADDRESS, PORT, NameServer
 from tests.support.netns import slowness, wait_until
@@ -35,6 +36,7 @@ from tests.support.service import Lines
 ZONE = "u.example.net"
 SERVER = f"{ADDRESS}:{PORT}"
 WEB = f"web1.console.{ZONE}"
+OWNER = "5e0d6c1f00a1b2c3"
 MANY = 20_000
 TIMEOUT = 10.0
 
@@ -55,7 +57,7 @@ def many(moved: int = 0) -> dict[str, str]:
 
 
 def want(generation: int, names: Mapping[str, str], zone: str = ZONE) -> Wanted:
-    return Wanted(zone, "fd00:1:2::/48", "0a1b2c3d", generation, names, 60)
+    return Wanted(zone, OWNER, "0a1b2c3d", generation, names, 60, "fd00:1:2::/48")
 
 
 def ours(server: NameServer, timeout: float = TIMEOUT) -> Publisher:
@@ -303,7 +305,9 @@ def test_what_the_server_refuses_is_one_line_and_changes_nothing(server: NameSer
 
 
 def test_a_zone_that_the_server_does_not_have(server: NameServer) -> None:
-    assert "has no authority for zone v.example.net (NOTAUTH): make the zone there" in str(refusal(server, "v.example.net"))
+    refused = refusal(server, "v.example.net")
+    assert isinstance(refused, NoZone), "nothing of it is published there"
+    assert "has no authority for zone v.example.net (NOTAUTH): make the zone there" in str(refused)
 
 
 def test_a_key_that_may_not_transfer(server: NameServer) -> None:
@@ -329,6 +333,45 @@ def test_a_zone_that_is_in_use(server: NameServer) -> None:
 def test_a_strange_record_where_the_mark_belongs(server: NameServer) -> None:
     server.update(ZONE, f"add {mark.LABEL} 300 TXT strange")
     assert "remove them there" in str(refusal(server))
+
+
+def test_an_alias_where_the_mark_belongs(server: NameServer) -> None:
+    """Beside it the server would drop the mark, and do the rest: nothing is sent, also where the alias has come later."""
+    zone = ours(server)
+    zone.bring(SERVER, want(1, {WEB: address(1)}))
+    server.update(ZONE, f"del {mark.LABEL}", f"add {mark.LABEL} 300 CNAME ns1")
+    serials = server.serials()
+    for each in (zone, ours(server)):
+        with pytest.raises(HostRefused, match=f"has CNAME records at {mark.name_of(ZONE)}: remove them there"):
+            each.bring(SERVER, want(2, {WEB: address(2)}))
+    assert server.serials() == serials and content(server) == {WEB: [address(1)]}
+
+
+def test_a_mark_that_was_removed_by_hand(server: NameServer) -> None:
+    """It is made again, also while a name moves, by who has put it there and by another service."""
+    zone = ours(server)
+    zone.bring(SERVER, want(1, {WEB: address(1)}))
+    for generation, each in enumerate((zone, ours(server)), 2):
+        server.update(ZONE, f"del {mark.LABEL} TXT")
+        each.bring(SERVER, want(generation, {WEB: address(generation)}))
+        holds(server, want(generation, {WEB: address(generation)}))
+
+
+def test_another_registry_with_the_same_prefix_changes_nothing(server: NameServer) -> None:
+    names = {f"guest{number}.console.{ZONE}": address(number) for number in range(50)}
+    ours(server).bring(SERVER, want(900, names))
+    with pytest.raises(HostRefused, match=f"another registry, '{OWNER}'; this one is 'another'"):
+        ours(server).bring(SERVER, want(1, {WEB: address(1)})._replace(owner="another", epoch="test"))
+    holds(server, want(900, names))
+
+
+def test_a_mark_of_the_older_form_is_replaced_once(server: NameServer) -> None:
+    older = want(3, {WEB: address(1)})._replace(owner="fd00:1:2::/48")
+    ours(server).bring(SERVER, older)
+    assert ours(server).bring(SERVER, want(3, {WEB: address(1)})).changed == 0
+    holds(server, want(3, {WEB: address(1)}))
+    with pytest.raises(HostRefused, match="another registry"):
+        ours(server).bring(SERVER, older)
 
 
 def test_what_others_have_put_at_a_name_goes_with_its_next_move(server: NameServer) -> None:

@@ -22,7 +22,7 @@ from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
 
 LIMIT = 20.0  #: seconds for anything to happen
-RULES = Rules(pause=0.1, first=(0.2, 0.2), every=1.0, confirm=0.1)
+RULES = Rules(pause=0.1, first=(0.2, 0.2), every=0.3, confirm=0.1)
 
 
 class Agent:

@@ -62,6 +62,12 @@ class Site(Registry):
             response = self.report(self.who[number], underlay=there)
             assert response.status == 200, response
 
+    def loses(self, number: int) -> None:
+        """Let a node say that none of its endpoints is there: their device is down, or somebody has deleted them for good."""
+        there = {"generation": self.told(number)["generation"], "addresses": [self.prefix(number).itself]}
+        response = self.report(self.who[number], underlay=there)
+        assert response.status == 200, response
+
     def told(self, number: int) -> dict[str, Any]:
         """Give what a node is told."""
         return told_to(self, number)

@@ -109,7 +109,7 @@ class Client(Asker):
                 raise Refused("missing", f"a registry without a process of its own has no {route.name}")
             wanted = filters.given(route.query, parse_qsl(question.target.partition("?")[2], keep_blank_values=True))
             sent = parsed(question.data) if question.data is not None else {"force": True} if wanted.get("force") else None
-            call = Call(question.key, route.action, "", sent, question.match, wanted.get("dry_run", False))
+            call = Call(question.key, route.action, "", sent, question.said, wanted.get("dry_run", False))
             said, revision = _done(registry, route, parts, wanted, call, self._who)
         except NetcommonError as error:
             raise _problem(error) from None

@@ -22,6 +22,7 @@ from netcommon.cli.registry_client import (
     elsewhere,
     in_etcd,
     node_of,
+    part_of_place,
     served,
     show_change,
     show_list,
@@ -165,7 +166,7 @@ def authority_retire(app: App, label: str, force: bool, as_json: bool) -> None:
     """
     as_root(app)
     with client(app) as asked:
-        said = asked.change("DELETE", f"authorities/{label}", force=force)
+        said = asked.change("DELETE", f"authorities/{part_of_place('ID', label, 'one of authority list')}", force=force)
     module_of("netregistry.authority.key_files").forget(authority_keys(app), label)
     show_change(said, f"authority {label} counts no more", False, as_json)
 
@@ -234,7 +235,7 @@ def token_revoke(app: App, label: str, as_json: bool) -> None:
     parts = label.split(".")
     label = parts[1] if len(parts) > 1 and parts[0] in ROLES else parts[0]
     with client(app) as asked:
-        said = asked.change("DELETE", f"tokens/{label}")
+        said = asked.change("DELETE", f"tokens/{part_of_place('ID', label, 'one of token list')}")
     show_change(said, f"token {label} taken back", False, as_json)
 
 

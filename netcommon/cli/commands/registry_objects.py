@@ -20,6 +20,7 @@ from netcommon.cli.registry_client import (
     network_of,
     nic_of,
     node_of,
+    part_of_place,
     place_is_free,
     served,
     show_change,
@@ -153,6 +154,7 @@ def network_show(app: App, name: str, as_json: bool) -> None:
 
 def _claim(asked: Any, name: str, what: str) -> str:
     uuid = network_of(asked, name)["network"]["uuid"]
+    part_of_place("ADDRESS|MAC", what, "one address, or a MAC")
     return f"claims/{'macs' if what.count(':') == 5 and '::' not in what else 'addresses'}/{uuid}/{what}"
 
 

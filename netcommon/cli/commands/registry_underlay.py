@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import IPv6Network
 from typing import Any
 
 import click
 
 from netcommon.cli.app import App
 from netcommon.cli.output import answer, fields, json_option, say, table
-from netcommon.cli.registry_client import client, node_of, show_change, text, whole
+from netcommon.cli.registry_client import client, node_of, part_of_place, show_change, text, whole
 from runtime.errors import NicInvalid
 from runtime.moment import local_time
 
@@ -82,11 +83,12 @@ def where(app: App, name: str, as_json: bool) -> None:
         instances = {name}
         if "." in name:
             instances |= {item["leads"]["instance"] for item in whole(asked, "names", name=name)[0]}
-        found, revision = list[Any](), ""
+        found, revision = _placed(asked, instances)
+        if not found:  # names of the DNS know no capital letters, those of instances do
+            items, _revision = whole(asked, "endpoints")
+            found, revision = _placed(asked, {each for item in items if (each := item["placement"]["instance"]).lower() == name.lower()})
         leading: dict[str, str] = {}
-        for instance in sorted(instances):
-            items, revision = whole(asked, "endpoints", instance=instance)
-            found += items
+        for instance in sorted({item["placement"]["instance"] for item in found}):
             leading |= {item["leads"]["address"]: item["name"] for item in whole(asked, "names", instance=instance)[0]}
         nodes = {item["node"]["uuid"]: item["node"]["name"] for item in asked.all("nodes")}
     if not found:
@@ -104,8 +106,19 @@ def where(app: App, name: str, as_json: bool) -> None:
     _warn(problem for item in found for problem in item["problems"])
 
 
+def _placed(asked: Any, instances: Iterable[str]) -> tuple[list[Any], str]:
+    """Give where the endpoints of instances are, and the revision of that; "" where there are none."""
+    found, revision = list[Any](), ""
+    for instance in sorted(instances):
+        items, revision = whole(asked, "endpoints", instance=instance)
+        found += items
+    return found, revision
+
+
 @underlay.command("quarantine")
-@click.option("--release", default="", metavar="ADDRESS", help="End it for this address, or for the /64 that begins with it.")
+@click.option(
+    "--release", default="", metavar="ADDRESS", help="End it for this address, for the /64 that begins with it, or what waits for a zone."
+)
 @dry_option
 @json_option
 @click.pass_obj
@@ -113,11 +126,12 @@ def quarantine(app: App, release: str, dry_run: bool, as_json: bool) -> None:
     """List what is given to nobody yet, and why.
 
     Addresses that no name leads to any more, and /64s of forgotten nodes. --release ends it: an address goes from its node now, and a node
-    that does not say that one is gone is not waited for any more. Resolvers may remember it for as long as the TTL is.
+    that does not say that one is gone is not waited for any more. Resolvers may remember it for as long as the TTL is. With a zone that was
+    the underlay's before, nothing waits any longer until its name servers have no names there.
     """
     with client(app) as asked:
         if release:
-            said = asked.change("DELETE", f"underlay/quarantine/{release}", dry_run=dry_run)
+            said = asked.change("DELETE", f"underlay/quarantine/{_released(release)}", dry_run=dry_run)
             show_change(said, f"{release} released", dry_run, as_json)
             return
         prefixes, revision = whole(asked, "prefixes")
@@ -132,6 +146,17 @@ def quarantine(app: App, release: str, dry_run: bool, as_json: bool) -> None:
     rows = [_resting(of, each, nodes) for of, each in found.values()]
     rows += [(item["prefix"]["prefix"], item["node"], "", f"until {local_time(item['prefix']['until'])}") for item in freed]
     say(table(("WHAT", "NODE", "OF", "WHY"), rows) if rows else "nothing is in quarantine")
+
+
+def _released(typed: str) -> str:
+    """Give an address, also of one as /128 or of a /64, as they are listed; or a zone. Raises NicInvalid."""
+    try:
+        found = IPv6Network(typed)
+    except ValueError:
+        return part_of_place("--release", typed, "an address, a /64 or a zone, as underlay quarantine and underlay show list them")
+    if found.prefixlen not in (64, 128):
+        raise NicInvalid("--release", typed, "an address, or the /64 of a node")
+    return str(found.network_address)
 
 
 def _resting(of: Any, each: Any, nodes: dict[str, str]) -> tuple[str, ...]:

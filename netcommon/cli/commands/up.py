@@ -10,6 +10,7 @@ from netcommon.cli.nicinput import read_environment
 from netcommon.cli.output import json_option
 from netcommon.cli.progress import each, progress_option
 from netcommon.cli.results import Results
+from netcommon.lifecycle.context import POST, PRE
 from runtime import definitions
 from runtime.environment import environment_of, nic_from_environment
 from runtime.errors import USAGE
@@ -21,6 +22,10 @@ from runtime.nic import Nic
 @click.option("--env-file", default="", metavar="FILE", help='NAME=VALUE lines, or a dump of /proc/PID/environ; "-" is stdin.')
 @click.option("--from-environment", is_flag=True, help="The variables of this process, as a hypervisor passes them.")
 @click.option("--all", "every", is_flag=True, help="Every NIC that is defined.")
+@click.option(
+    "--incoming", "phase", flag_value=PRE, help="The guest is still on its way here: what may be on one node only is owed until it is here."
+)
+@click.option("--arrived", "phase", flag_value=POST, help="The guest has come: what was owed is done, and where it is is announced.")
 @click.option("--present", is_flag=True, help="Only those whose device is there: the others come up when QEMU makes it.")
 @progress_option
 @json_option
@@ -31,6 +36,7 @@ def up(
     env_file: str,
     from_environment: bool,
     every: bool,
+    phase: str | None,
     present: bool,
     progress: bool,
     as_json: bool,
@@ -39,6 +45,9 @@ def up(
 
     Again for a NIC that is up: what has drifted is mended, and nothing else is changed. `up --all --present` after a reboot brings up
     what is defined on devices that are there before any guest is, such as persistent taps.
+
+    On the target of a migration `up --incoming` before the guest comes, and `up --arrived` when it is there. Where QEMU itself calls a
+    script the second alone is needed.
     """
     from netcommon.lifecycle.batch import up_all
     from netcommon.lifecycle.context import Outcome
@@ -52,7 +61,7 @@ def up(
         app.log.error(problem)
 
     there = {link.name for link in node.host.snapshot().links()} if present else {nic.interface for nic in nics}
-    joined = up_all(node, [nic for nic in nics if nic.interface in there], lambda nic: app.call(nic=nic))
+    joined = up_all(node, [nic for nic in nics if nic.interface in there], lambda nic: app.call(nic=nic, phase=phase or ""))
 
     def work(nic: Nic) -> None:
         with results.of(nic):

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 def add(kernel: Kernel, asked: Address) -> None:
-    """Adds it, or replaces the same one. Raises Refused."""
+    """Adds it, or changes the same one, as a kernel does: of IPv6 that is one of any length, which stays. Raises Refused."""
     link = kernel.at(asked.index)
     address = _shown(asked)
     if address.family == AF_INET6 and kernel.settings.get(f"net/ipv6/conf/{link.name}/disable_ipv6") == "1":
         raise Refused(errno.EACCES, "IPv6 is disabled on this device")
-    kernel.addresses = [other for other in kernel.addresses if other[:4] != address[:4]]
+    same = [other for other in kernel.addresses if _is_same(other, address)]
+    address = address._replace(length=same[0].length) if same else address
+    kernel.addresses = [other for other in kernel.addresses if other not in same]
     kernel.addresses.append(address)
     kernel.tell(MADE, address)
 
@@ -35,6 +37,12 @@ def delete(kernel: Kernel, asked: Address) -> None:
         raise Refused(errno.EADDRNOTAVAIL)
     kernel.addresses = kept
     kernel.tell(GONE, address)
+
+
+def _is_same(one: Address, other: Address) -> bool:
+    return (one.family, one.address, one.index) == (other.family, other.address, other.index) and (
+        one.family == AF_INET6 or one.length == other.length
+    )
 
 
 def _shown(address: Address) -> Address:

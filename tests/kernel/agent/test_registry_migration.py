@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runtime.membership import Membership, write
 from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import Agent, agent
+from tests.support.members import CLUSTER, joins, serving, started
 from tests.support.netns import wait_until
 from tests.support.node import Node
 from tests.support.registry import NODES
@@ -23,7 +23,6 @@ from tests.support.rundoor import rundoor
 from tests.support.streams import Sender, mac
 from tests.support.tap import Tap
 
-CLUSTER = "gnt.example.com"
 SETTINGS = "[registry]\ncompare_delay = 3600\n"
 #: Its tags let the guest send from any address; the operator does not.
 MOVES = environment(0, MODE="bridged", LINK="br0", IP="10.0.0.1", MAC=mac(0), TAGS=options("allow_ip_spoofing"))
@@ -67,22 +66,8 @@ class Forging:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
-    made = Registry(tmp_path)
-    made.start()
-    try:
+    with serving(tmp_path) as made:
         yield made
-    finally:
-        made.kill()
-
-
-def joins(registry: Registry, number: int) -> None:
-    """Let the calling thread's node be one of the registry's."""
-    registry.here()
-    with registry.client(f"node:{NODES[number]}") as asked:
-        asked.change("POST", "nodes", {"uuid": NODES[number], "name": f"node{number}"})
-    with registry.client() as asked:
-        asked.change("PATCH", f"nodes/{NODES[number]}", {"cluster": CLUSTER})
-    write(Paths(), Membership(NODES[number], f"node{number}"))
 
 
 def begins(node: Node) -> Tap:
@@ -125,7 +110,7 @@ def test_a_guest_that_moves_while_the_registry_is_away(node: Node, registry: Reg
         importer.change("POST", "nics", {"uuid": uuid, **said})
     with elsewhere() as there, agent(settings=SETTINGS) as source:
         there(joins, registry, 1)
-        target = there(_agent)
+        target = there(started, SETTINGS)
         try:
             hears = begins(node)
             beside = there(begins, there.node)
@@ -149,10 +134,3 @@ def test_a_guest_that_moves_while_the_registry_is_away(node: Node, registry: Reg
             assert nic()["shown"]["applied"] == nic()["revision"]
         finally:
             there(target.close)
-
-
-def _agent() -> Agent:
-    Path("/etc/netcommon/config.toml").write_text(SETTINGS)
-    made = Agent()
-    made.start()
-    return made

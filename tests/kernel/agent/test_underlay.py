@@ -91,6 +91,30 @@ def test_what_is_over_goes_and_nothing_else(here: Node) -> None:
         assert "fd00:1:2:9::/64" in run("ip", "-6", "route", "show", "table", "main")
 
 
+def test_addresses_by_hand_count_and_stay_as_they_are(here: Node) -> None:
+    """Of another length than ours, and neither deprecated nor without a route, as an administrator adds one; also in the place of ours."""
+
+    def by_hand(of: str) -> list[str]:
+        return [line.strip() for line in run("ip", "-6", "address", "show", "dev", "lo").splitlines() if f" {of}/" in line]
+
+    run("ip", "-6", "address", "add", f"{address(0)}/64", "dev", "lo")
+    before = by_hand(address(0))
+    with agent() as running:
+        running.took(lambda: "3 of 3" in str(running.status()), 10, "all of it is there")
+        running.signal(signal.SIGSTOP)  # it would put back what is deleted
+        run("ip", "-6", "address", "del", f"{address(1)}/128", "dev", "lo")
+        run("ip", "-6", "address", "add", f"{address(1)}/96", "dev", "lo")
+        running.signal(signal.SIGCONT)
+        running.rested()
+        running.signal(signal.SIGHUP)
+        running.rested()
+        assert by_hand(address(0)) == before and "3 of 3" in str(running.status()) and running.status()["alarms"] == {}
+        underlay.remove(Paths())
+        running.signal(signal.SIGHUP)
+        running.took(lambda: OWN not in addresses() and routes() == [], 10, "all of ours goes")
+        assert by_hand(address(0)) == before and address(0) in addresses()
+
+
 def test_a_device_that_is_not_there_is_one_line_until_it_comes(here: Node) -> None:
     with agent(settings=ANOTHER) as running:
         running.logged("device ul0 does not exist: make it, or correct [underlay] device")

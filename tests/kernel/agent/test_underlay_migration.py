@@ -14,15 +14,16 @@ import dns.query
 import dns.rdatatype
 import pytest
 
-from tests.kernel.agent.test_underlay_registry import CLUSTER, GUEST, MOVING, NAME, SITE, ZONE, begun, joins, started
+from tests.kernel.agent.test_underlay_registry import GUEST, MOVING, NAME, SETTINGS, SITE, ZONE, begun
 from tests.kernel.test_endpoints import BANNER, CONSOLES, VNC, greeting, process, qemu
 from tests.kernel.test_underlay_routing import Routers, configuration, routed
 from tests.kernel.test_zone import Poller, polled
 from tests.support.agent import Agent
+from tests.support.members import CLUSTER, joins, started
 from tests.support.nameserver import ADDRESS, PORT, NameServer
 from tests.support.netns import Namespace, run, sysctl, wait_until
 from tests.support.node import Node
-from tests.support.registry_process import Elsewhere, Registry, elsewhere
+from tests.support.registry_process import Registry, elsewhere
 from tests.support.rundoor import rundoor
 from tests.support.sample import FULL
 
@@ -93,26 +94,53 @@ def server(node: Node) -> Iterator[NameServer]:
 
 @pytest.fixture
 def registry(tmp_path: Path, server: NameServer) -> Iterator[Registry]:
-    """A registry that publishes the underlay's names."""
-    made = Registry(tmp_path)
-    config = tmp_path / "etc/netcommon/config.toml"
+    """A registry that publishes the underlay's names, with the guest's NIC as Ganeti's cluster has it."""
+    with publishing(tmp_path, server) as made:
+        imported(made)
+        yield made
+
+
+@contextlib.contextmanager
+def publishing(folder: Path, server: NameServer, rests: int = 1) -> Iterator[Registry]:
+    """Give a registry that publishes the underlay's names. ``rests``: seconds in quarantine, at least."""
+    made = Registry(folder)
+    config = folder / "etc/netcommon/config.toml"
     config.write_text(f'[registry]\nzone_servers = ["{ADDRESS}:{PORT}"]\nzone_key_file = "{server.key_file}"\n')
     made.start()
     try:
         with made.client() as operator:
-            operator.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 1, "minimum_age": 1})
-        with made.client(f"importer:{CLUSTER}") as importer:
-            said = {"instance": "web0", "index": 0, "mac": GUEST["MAC"]}
-            importer.change("POST", "nics", {"uuid": GUEST["INTERFACE_UUID"], **said})
+            operator.change("PUT", "underlay", {"prefix": SITE, "zone": ZONE, "ttl": 1, "minimum_age": rests})
         yield made
     finally:
         made.signal(signal.SIGCONT)
         made.kill()
 
 
+def imported(registry: Registry) -> None:
+    """Let the guest's NIC be one of Ganeti's cluster."""
+    with registry.client(f"importer:{CLUSTER}") as importer:
+        said = {"instance": "web0", "index": 0, "mac": GUEST["MAC"]}
+        importer.change("POST", "nics", {"uuid": GUEST["INTERFACE_UUID"], **said})
+
+
 @contextlib.contextmanager
 def both(node: Node, registry: Registry, folder: Path) -> Iterator[tuple[Place, Place, Namespace]]:
-    """Give two nodes of one registry with a router between them, which routes to each what that announces."""
+    """Give two nodes of one registry with a guest's QEMU on each."""
+    with joined(node, registry, folder) as (first, second, router), contextlib.ExitStack() as stack:
+        for each in (first, second):
+            each.there(begun, each.node)
+            _consoles(stack, each.there)
+        yield first, second, router
+
+
+@contextlib.contextmanager
+def joined(
+    node: Node, registry: Registry, folder: Path, install: Callable[[], None] = lambda: None
+) -> Iterator[tuple[Place, Place, Namespace]]:
+    """Give two nodes of one registry with a router between them, which routes to each what that announces.
+
+    ``install``: what is done on each of them beforehand.
+    """
     router = node.namespaced()
     with router.entered():
         run("ip", "link", "set", "lo", "up")
@@ -123,24 +151,22 @@ def both(node: Node, registry: Registry, folder: Path) -> Iterator[tuple[Place, 
         wired(node, router, "eth0")
         other(joins, registry, 1)
         other(wired, other.node, router, "eth1")
-        agents = started(), other(started)
+        install()
+        other(install)
+        agents = started(SETTINGS), other(started, SETTINGS)
         stack.callback(agents[0].close)
         stack.callback(other, agents[1].close)
-        begun(node)
-        other(begun, other.node)
         daemons = Routers(stack, folder)
         with router.entered():
             daemons.bird("router", ROUTER)
         text = configuration("BIRD").replace("fd00:1:2::/48", SITE)
         daemons.bird("node0", text)
         other(daemons.bird, "node1", text.replace("192.0.2.10", "192.0.2.11"))
-        _consoles(stack, lambda act, *given: act(*given))
-        _consoles(stack, other)
         wait_until(lambda: sorted(routed(router)) == sorted(PREFIXES), 60, f"both prefixes are routed: {daemons.logs()}")
         yield Place(0, lambda act, *given: act(*given), node, agents[0]), Place(1, other, other.node, agents[1]), router
 
 
-def _consoles(stack: contextlib.ExitStack, there: Callable[..., object] | Elsewhere) -> None:
+def _consoles(stack: contextlib.ExitStack, there: Callable[..., object]) -> None:
     """Let a node have a QEMU of the guest, and forward consoles."""
     for made in (qemu("web0"), process(CONSOLES, "--socket", VNC)):
         there(made.__enter__)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from netcommon.host.linux.host import LinuxHost
-from runtime.membership import Membership, write
 from runtime.paths import Paths
 from tests.kernel.test_doors_parallel import environment
 from tests.support.agent import Agent, agent
+from tests.support.members import CLUSTER, joins, serving, started
 from tests.support.netns import run
 from tests.support.node import Node
 from tests.support.node_underlay import is_rest_unreachable, marked
-from tests.support.registry import NODES
 from tests.support.registry_process import Elsewhere, Registry, elsewhere
 from tests.support.rundoor import rundoor
 from tests.support.tap import Tap
 
-CLUSTER = "gnt.example.com"
 SITE, ZONE = "fd12:3456:789a::/48", "hosts.example.com"
 NAME = "web0.console.hosts.example.com"
 MOVING = "web0-migrating.console.hosts.example.com"
@@ -31,27 +29,13 @@ GUEST = {**environment(0, MODE="bridged", LINK="br0", IP="", INSTANCE="web0"), "
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
-    made = Registry(tmp_path)
-    made.start()
-    try:
+    with serving(tmp_path) as made:
         yield made
-    finally:
-        made.kill()
-
-
-def joins(registry: Registry, number: int) -> None:
-    """Let the calling thread's node be one of the registry's, with a loopback that is up and a bridge for guests."""
-    registry.here()
-    with registry.client(f"node:{NODES[number]}") as asked:
-        asked.change("POST", "nodes", {"uuid": NODES[number], "name": f"node{number}"})
-    with registry.client() as asked:
-        asked.change("PATCH", f"nodes/{NODES[number]}", {"cluster": CLUSTER})
-    write(Paths(), Membership(NODES[number], f"node{number}"))
-    run("ip", "link", "set", "lo", "up")
 
 
 def begun(node: Node) -> Tap:
-    """Give the tap of the guest."""
+    """Let a node have a loopback that is up, and a bridge for guests; give the tap of the guest."""
+    run("ip", "link", "set", "lo", "up")
     node.bridge("br0")
     return node.tap()
 
@@ -67,11 +51,13 @@ def there() -> list[str]:
         host.close()
 
 
-def started() -> Agent:
-    Path("/etc/netcommon/config.toml").write_text(SETTINGS)
-    made = Agent()
-    made.start()
-    return made
+def scripted(folder: Path) -> Callable[[], str]:
+    """Let the site have a script of endpoints; give what tells what it was told."""
+    script, noted = Path("/etc/netcommon/endpoint.d/50-tell"), folder / "told"
+    script.parent.mkdir(parents=True)
+    script.write_text(f'#!/bin/sh\necho "$1 $2 $INSTANCE $NETCOMMON_ENDPOINT_NAME" >> {noted}\n')
+    script.chmod(0o755)
+    return lambda: noted.read_text().strip() if noted.exists() else ""
 
 
 class Place:
@@ -103,16 +89,19 @@ def place(registry: Registry) -> Place:
 
 
 def test_an_endpoint_is_on_its_node_before_a_name_leads_to_it_and_after_the_registry_is_gone(
-    node: Node, registry: Registry, place: Place
+    node: Node, registry: Registry, place: Place, tmp_path: Path
 ) -> None:
     """The registry gives it, the agent makes it within seconds, and a restarted agent has it without the registry."""
     joins(registry, 0)
     begun(node)
+    told = scripted(tmp_path)
     with agent(settings=SETTINGS) as running:
         running.took(lambda: there() == ["fd12:3456:789a::1"], 20, "the node has its own address")
         assert rundoor("kvm-ifup", GUEST).status == 0
         took = running.took(lambda: place.endpoints() == {"fd12:3456:789a::1:0": "there"}, 20, "the endpoint is there, and confirmed")
         assert took < 6 and there() == ["fd12:3456:789a::1", "fd12:3456:789a::1:0"]
+        running.took(lambda: told().startswith("fd12:3456:789a::1:0 endpoint-up web0"), 10, "the site's scripts are told of it")
+        running.took(lambda: told().endswith(f"{NAME}"), 10, "and of its name")
         registry.kill()
         running.restart()
         run("ip", "-6", "address", "flush", "dev", "lo", "scope", "global")
@@ -124,6 +113,7 @@ def test_an_endpoint_is_on_its_node_before_a_name_leads_to_it_and_after_the_regi
         with registry.client(f"importer:{CLUSTER}") as importer:
             importer.change("DELETE", f"nics/{GUEST['INTERFACE_UUID']}", match="*")
         running.took(lambda: there() == ["fd12:3456:789a::1"], 40, "when nobody remembers it, it goes")
+        running.took(lambda: "fd12:3456:789a::1:0 endpoint-down web0" in told(), 10, "the site's scripts are told of that")
         assert running.status()["alarms"] == {}
         print(f"underlay: there after {took:.2f} s, back after {back:.2f} s")
 
@@ -133,7 +123,7 @@ def test_an_endpoint_goes_with_its_guest_to_another_node(node: Node, registry: R
     joins(registry, 0)
     with elsewhere() as other, agent(settings=SETTINGS) as source:
         other(joins, registry, 1)
-        target = other(started)
+        target = other(started, SETTINGS)
         try:
             moves(other, node, source, target, place)
         finally:

@@ -16,6 +16,7 @@ from tests.support.bootstrap import ROOT
 from tests.support.netns import run, wait_until
 from tests.support.node import Node
 from tests.support.rundoor import rundoor
+from tests.support.sandbox import settings
 from tests.support.tap import Tap
 
 UNITS = ROOT / "packaging/systemd"
@@ -23,16 +24,6 @@ AGENT = UNITS / "netcommon-agent.service"
 
 #: The worst that `systemd-analyze security` may say of a unit, in tenths: what is left is what its work needs.
 EXPOSURE = {"netcommon-agent.service": 40, "netcommon-importer.service": 20, "netcommon-registry.service": 18}
-
-
-def settings(unit: Path) -> dict[str, list[str]]:
-    """Every assignment of a unit file: each value of each name."""
-    found: dict[str, list[str]] = {}
-    for line in unit.read_text().splitlines():
-        if "=" in line and not line.startswith("#"):
-            name, _, value = line.partition("=")
-            found.setdefault(name, []).append(value)
-    return found
 
 
 def capabilities() -> list[str]:

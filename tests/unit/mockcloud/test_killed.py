@@ -8,10 +8,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.invariants import fitting as wrong
+from mockcloud.replaced.sources import Sources
 from netagent.sync.driver import INCARNATION
+from netcommon.host.simulated.events import Event
 from tests.support import mock_nodes
 from tests.support.killing_steps import opened
 
@@ -85,6 +89,18 @@ def test_all_is_as_it_was_and_nothing_is_written(tmp_path: Path) -> None:
             differing = {part: both for part, both in other.items() if both[0] != both[1]}
             assert not differing, json.dumps(list(differing.items()), indent=1)
             assert before.keys() == after.keys() and wrong(cloud) == []
+
+
+def test_an_agent_hears_nothing_of_how_its_host_was_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real host has stayed as it was: its agent begins where nothing happens, and nothing was done that anybody could read of."""
+    with opened(tmp_path / "cloud") as cloud:
+        populate(cloud)
+    heard: list[Event] = []
+    monkeypatch.setattr(Sources, "_pass", lambda _self, event: heard.append(event))
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.start(10.0)
+        assert wrong(cloud) == [] and heard == []
+        assert [line for line in cloud.log if "AddRoute" in line or "SetAlias" in line] == []
 
 
 def test_another_boot_of_a_node_tells_all_anew(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from mockcloud.scenarios.running import Run
 from mockcloud.served.client import connection
 from mockcloud.served.server import Server
 from mockcloud.sysinfo import node_uuid
+from mockcloud.underlay import fenced, forgotten
 from netregistry.client import SILENT, Problem
 from netregistry.service.registry import ALIVE
 from runtime.errors import HostRefused, TryAgain
@@ -290,6 +291,21 @@ def test_nodes_have_most_of_the_time_while_a_registry_is_listed(cloud: MockCloud
         until(cloud, lambda: looks[0] > 1, "it is listed again")
     finally:
         run.end()
+
+
+def test_a_node_is_fenced_and_forgotten_at_a_service(cloud: MockCloud, registry: Registry) -> None:
+    """By an operator who says at which revision the service's node was read."""
+    instances = Instances(cloud, SHOWN * slowness())
+    instances.create("web1", FIRST, [{"network": "blue"}])
+    instances.start("web1")
+    fenced(cloud, FIRST)
+    with registry.client() as asked:
+        assert [
+            each["report"]["nic"] for each in asked.all("reports") if each["node"] == FIRST and each["report"]["nic"] in cloud.let_go
+        ] == []
+        assert cloud.let_go
+        forgotten(cloud, SECOND)
+        assert SECOND not in {each["node"]["uuid"] for each in asked.all("nodes")}
 
 
 def test_a_folder_of_others_is_not_taken_for_that_of_an_etcd(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_who_asks_is_judged_as_by_the_service(cluster: Cluster) -> None:
         ("forbidden", lambda: client.get("settings")),
         ("invalid", lambda: client.get("nics", colour="blue")),
         ("missing", lambda: client.get("nothing")),
+        ("match", lambda: cluster.registry.client().change("POST", f"nodes/{NODES[1]}/fence", force=True)),
     ):
         with pytest.raises(Problem) as refused:
             ask()

@@ -135,6 +135,58 @@ def test_a_node_that_was_forgotten_has_its_prefix_again_in_time(world: World, ag
     assert world.commits.found == []
 
 
+def test_a_node_that_joins_when_all_prefixes_are_given_out_has_none(world: World) -> None:
+    """docs/registry.md: it joins without one. As soon as one is free, it has to have it."""
+    set_up(world.cloud, {**UNDERLAY, "others": 14})
+    (third,) = world.cloud.create(1)
+    world.cloud.ready([third.uuid], 30.0)
+    world.cloud.scheduler.passes(5.0)
+    assert third.uuid not in world.prefixes() and world.wrong() == []
+    perform(world.cloud, "migrate", {"name": "web1", "node": "mock3"})
+    world.cloud.scheduler.passes(4 * RESTS)
+    assert world.names() == {} and world.wrong() == [] and world.commits.found == []
+    world.cloud.nodes[third.uuid].host.kernel.addresses.append(Address(AF_INET6, ONE, 128, 1))
+    assert world.wrong() == [f"{ONE} is left on mock3"]
+    state = world.commits.underlay.state
+    del state[next(key for key in state if key.startswith("prefixes/") and key.partition("/")[2] not in world.cloud.nodes)]
+    assert world.wrong() == ["mock3 has no prefix"]
+
+
+KINDS = r"""
+nodes = 2
+settings = "[nic]\nendpoints = [\"console\", \"exporter\"]"
+settle = 60
+[underlay]
+prefix = "fd12:3456:789a::/48"
+zone = "h.example.com"
+minimum_age = 2
+ttl = 1
+[networks.blue]
+subnet = "192.0.2.0/24"
+"""
+
+
+def _step(at: int, **fields: Any) -> str:
+    return f"[[steps]]\nat = {at}\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
+
+
+def _made(name: str, node: str) -> str:
+    return _step(0, task="create", name=name, node=node, start=True) + 'nics = [{ network = "blue" }]\n'
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (_made("web", "mock1"), '[[steps]]\nat = 10\ntask = "change"\nname = "web"\nindex = 0\noptions = { endpoints = "console" }\n'),
+        (_made("web-migrating", "mock2"), _made("web", "mock1"), _step(10, task="migrate", name="web", node="mock2")),
+    ],
+    ids=["a kind of endpoints is taken away", "an instance is called as a migration"],
+)
+def test_what_may_be_is_no_violation(tmp_path: Path, steps: tuple[str, ...]) -> None:
+    result = play(parsed(KINDS + "".join(steps)), str(tmp_path / "cloud"), 1)
+    assert result.violations == () and all(": " not in each.text for each in result.outcomes), result
+
+
 # -- what must not be is seen
 
 Harm = Callable[[World], object]
@@ -154,6 +206,27 @@ def _no_route(world: World) -> None:
     kernel.routes = [each for each in kernel.routes if each.type == 1]
 
 
+def _edited(world: World, address: str, **fields: Any) -> None:
+    """Let an address of the first node's be otherwise."""
+    kernel = world.cloud.nodes[FIRST].host.kernel
+    kernel.addresses = [each._replace(**fields) if each.address == address else each for each in kernel.addresses]
+
+
+def _other_route(world: World, **fields: Any) -> None:
+    kernel = world.cloud.nodes[FIRST].host.kernel
+    kernel.routes = [each._replace(**fields) if each.type == 7 else each for each in kernel.routes]
+
+
+def _told(world: World, *place: str | int, value: Any) -> None:
+    """Let the file of the first node's underlay say something else in a place."""
+    path = Path(world.cloud.nodes[FIRST].paths.lib, "underlay.json")
+    said = found = json.loads(path.read_bytes())
+    for each in place[:-1]:
+        found = found[each]
+    found[place[-1]] = value
+    path.write_text(json.dumps(said))
+
+
 def _answers(world: World, name: str, address: str) -> None:
     world.servers[0].entries[name] = Entry(address, 2)
 
@@ -167,6 +240,16 @@ def _answers(world: World, name: str, address: str) -> None:
         (lambda world: _with(world, ONE), f"{ONE} is there on mock1 and mock2"),
         (lambda world: _with(world, TWO), f"{TWO} is left on mock2"),
         (_no_route, "mock1 has unreachable routes to []"),
+        (lambda world: _edited(world, ONE, deprecated=False), f"{ONE} on mock1 is not deprecated, and is to be otherwise"),
+        (lambda world: _edited(world, "fd12:3456:789a::1", deprecated=True), "fd12:3456:789a::1 on mock1 is deprecated"),
+        (lambda world: _other_route(world, metric=1), "mock1 has unreachable routes to [('fd12:3456:789a::/64', 1, 174, 254)]"),
+        (lambda world: _other_route(world, protocol=3), "mock1 has unreachable routes to [('fd12:3456:789a::/64', 2147483647, 3, 254)]"),
+        (lambda world: _told(world, "endpoints", 0, "name", value=""), "underlay.json of mock1 has {"),
+        (lambda world: _told(world, "endpoints", 0, "instance", value="web9"), "underlay.json of mock1 lacks {"),
+        (lambda world: _told(world, "endpoints", value=[]), "underlay.json of mock1 lacks {"),
+        (lambda world: _told(world, "prefix", value="fd12:3456:789a:9::/64"), "has the prefix 'fd12:3456:789a:9::/64', and the node 'fd12"),
+        (lambda world: _told(world, "endpoints", value=7), "underlay.json of mock1 cannot be read"),
+        (lambda world: Path(world.cloud.nodes[FIRST].paths.lib, "underlay.json").unlink(), "underlay.json of mock1 has the prefix ''"),
         (lambda world: _answers(world, WEB1, TWO), f"leads to {TWO} by names1, which is not there on mock2"),
         (lambda world: _answers(world, f"web9.console.{ZONE}", ONE), "names1 has [('web9.console"),
     ],
@@ -247,6 +330,7 @@ def _given(address: str) -> dict[str, Any]:
         ({"nodes/a": None, "endpoints/none/web2": None}, "is forgotten with its node before its time"),
         (_placed("web1", 0, state="retired"), f"{NAME} leads to {ONE}, which is not there"),
         ({NAME: None, **NEXT}, f"{NAME} goes, and its guest is somewhere"),
+        ({**_placed("web1", 0, kind="exporter"), NAME: None, **NEXT}, ""),
         ({NAME: {**BEFORE[NAME], "generation": 6}}, "changes without a generation of its zone"),
         ({NAME: {**BEFORE[NAME], "address": TWO, "node": "b", "generation": 6}, **NEXT}, f"{NAME} leads to {TWO}, which is not there"),
         ({"names/z/other.z": {**BEFORE[NAME], "generation": 6}, **NEXT}, f"lead to one address, {ONE}"),
@@ -310,6 +394,11 @@ def test_whatever_goes_wrong_heals(tmp_path: Path, fault: str, given: dict[str, 
         ('zone = "hosts.example.com"', "scenario:1: underlay: expected prefix = a text"),
         ('prefix = "fd12::/64"', "scenario:2: prefix = 'fd12::/64': expected an IPv6 prefix of /48 to /60"),
         (f'prefix = "{SITE}"\nservers = 9', "scenario:3: servers = '9': expected a whole number from 1 to 4"),
+        ("", "scenario:1: underlay: expected prefix = a text"),
+        (
+            f'prefix = "{SITE}"\n[networks.blue]\nsubnet6 = "fd12:3456:789a:7::/64"',
+            "scenario:2: prefix = 'fd12:3456:789a::/60': expected a prefix beside",
+        ),
         (f'prefix = "{SITE}"\ncolour = 9', "scenario:3: unknown setting colour; known: minimum_age, others, prefix"),
     ],
 )
@@ -319,6 +408,27 @@ def test_an_underlay_that_is_none_is_refused(said: str, says: str) -> None:
     assert says in str(refused.value)
     with pytest.raises(ScenarioInvalid, match=r"expected a table \[underlay\]"):
         parsed("underlay = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "says"),
+    [
+        (
+            "nodes = 17\n",
+            f'prefix = "{SITE}"',
+            "scenario:3: prefix = 'fd12:3456:789a::/60': expected a shorter one: there are 17 nodes, and 16",
+        ),
+        ("etcd = 3\n", f'prefix = "{SITE}"\nservers = 2', "scenario:4: servers needs a registry in this process: expected no etcd = 3"),
+        ("etcd = 3\n", f'prefix = "{SITE}"\n[[steps]]\nfault = "names"', "scenario:5: names needs a registry in this process"),
+    ],
+)
+def test_what_its_registry_cannot_have_is_refused_with_its_line(before: str, said: str, says: str) -> None:
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(f"{before}[underlay]\n{said}\n")
+    assert str(refused.value).startswith(says)
+    with pytest.raises(ScenarioInvalid, match=r"scenario:2: names needs name servers: expected a table \[underlay\]"):
+        parsed('[[steps]]\nfault = "names"\n')
+    assert parsed(f'[underlay]\nprefix = "{SITE}"\n[[steps]]\nfault = "names"\n').steps[0].what == "names"
 
 
 # -- what is drawn
@@ -378,6 +488,9 @@ def test_a_cloud_is_made_with_an_underlay(run: Mockcloud) -> None:
         (("--underlay", "192.0.2.0/24"), 64, "expected an IPv6 prefix of /48 to /60"),
         (("--underlay", SITE, "--zone", "a b"), 64, "zone"),
         (("--zone", ZONE), 2, "give both"),
+        (("--underlay", ""), 64, "--underlay='': expected PREFIX, or no such option"),
+        (("--underlay", SITE, "--zone", ""), 64, "--zone='': expected ZONE, or no such option"),
+        (("--registry", ""), 64, "--registry='': expected SOCKET|URL|etcd:N, or no such option"),
     ],
 )
 def test_bad_input_is_refused_and_begins_no_cloud(run: Mockcloud, words: tuple[str, ...], status: int, says: str) -> None:

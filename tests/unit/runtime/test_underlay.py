@@ -98,7 +98,8 @@ def test_a_newer_versions_file_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_record_is_of_its_boot_and_namespace(tmp_path: Path) -> None:
     paths = Paths.under(str(tmp_path))
-    record = UnderlayRecord("boot-1", 3, ({"kind": "unreachable-rest", "prefix": "fd00::/64", "found": "absent"},))
+    operations = ({"kind": "unreachable-rest", "prefix": "fd00::/64", "found": "absent"},)
+    record = UnderlayRecord("boot-1", 3, operations, ("unreachable-rest fd00::/64",))
     underlay_record.write(paths, 1, record)
     assert underlay_record.read(paths, 1, "boot-1") == record
     assert underlay_record.read(paths, 1, "boot-2") is None
@@ -107,7 +108,20 @@ def test_a_record_is_of_its_boot_and_namespace(tmp_path: Path) -> None:
     assert underlay_record.read(paths, 1, "boot-1") is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema":1}', '{"schema":1,"boot":"b","generation":0,"operations":[1]}'])
+def test_a_record_of_an_earlier_version_has_nothing_that_was_never_there(tmp_path: Path) -> None:
+    paths = Paths.under(str(tmp_path))
+    underlay_record.write(paths, 1, UnderlayRecord("b", 3))
+    Path(paths.state, "underlay/1.json").write_text('{"schema":1,"boot":"b","generation":3,"operations":[]}')
+    assert underlay_record.read(paths, 1, "b") == UnderlayRecord("b", 3)
+
+
+ODD = [
+    *("", "[]", '{"schema":1}', '{"schema":1,"boot":"b","generation":0,"operations":[1]}'),
+    *(f'{{"schema":1,"boot":"b","generation":0,"operations":[],"pending":{pending}}}' for pending in ("1", "[1]", "null")),
+]
+
+
+@pytest.mark.parametrize("text", ODD)
 def test_a_damaged_record_is_put_aside(tmp_path: Path, text: str) -> None:
     paths = Paths.under(str(tmp_path))
     underlay_record.write(paths, 1, UnderlayRecord("b"))

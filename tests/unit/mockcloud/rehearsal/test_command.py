@@ -124,6 +124,16 @@ def test_what_else_takes_a_setting_is_said(mockcloud: Mockcloud, copied: str) ->
     assert needs == {"agent.resync": "systemctl reload netcommon-agent", "registry.listen": "systemctl restart netcommon-registry"}
 
 
+def test_what_the_agent_alone_takes_is_said(mockcloud: Mockcloud, copied: str) -> None:
+    """`change --all` makes no NIC anew by them, or the registry is told of what a guest has by the agent's last reload."""
+    text = '[underlay]\ndevice = "dummy0"\n[nic]\nendpoints = ["console"]\nrate_in = "1mbit"\n[networks.blue]\nendpoints = ["exporter"]\n'
+    needs = {
+        one["key"]: one["needs"] for one in mockcloud.json("rehearse", copied, "--settings", mockcloud.write("new.toml", text))["settings"]
+    }
+    reload = "systemctl reload netcommon-agent"
+    assert needs == {"underlay.device": reload, "nic.endpoints": reload, "nic.rate_in": "", "networks.blue.endpoints": reload}
+
+
 def test_extensions_are_left_out_and_named(mockcloud: Mockcloud, copied: str) -> None:
     new = mockcloud.write("new.toml", '[extensions.vpn]\nadds = "feature"\n')
     assert any("vpn" in note for note in mockcloud.json("rehearse", copied, "--settings", new)["notes"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mockcloud import underlay
 from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
 from mockcloud.instances.table import perform
@@ -21,6 +22,7 @@ from mockcloud.scenarios.file import Scenario, Step
 from mockcloud.scenarios.running import Result, play, strike
 from mockcloud.state import read
 from mockcloud.sysinfo import node_uuid
+from runtime.errors import HostRefused
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 
@@ -90,6 +92,20 @@ def test_a_fault_that_cannot_be_is_refused_at_once(tmp_path: Path, words: tuple[
     assert says in run("fault", *words, "--settle", "5000", status=status)
     assert read(str(run.folder)).time < before + 100.0
     assert run("fault", "backup", "--settle", "1").splitlines()[1].split()[1:] == ["backup", "of", "the", "registry"]
+
+
+@pytest.mark.parametrize(("fault", "not_done"), [("fence", "it is not fenced: no"), ("forget", "it is not forgotten: no")])
+def test_what_an_operator_could_not_do_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, not_done: str) -> None:
+    """The node is as it was again; the exit status was 0."""
+
+    def refuse(_cloud: MockCloud, _node: str) -> None:
+        raise HostRefused("no")
+
+    run = Mockcloud(tmp_path / "cloud")
+    run("create", "1")
+    monkeypatch.setattr(underlay, "_let_go", refuse)
+    assert f"{fault} of mock1: {not_done}" in run("fault", fault, "mock1", "--for", "1", "--settle", "1", status=69)
+    assert "in step" in run("status")
 
 
 def test_a_fault_that_can_be_on_one_node_strikes_there(tmp_path: Path) -> None:

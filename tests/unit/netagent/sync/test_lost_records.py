@@ -48,6 +48,7 @@ def goes(agent: Agent, sim: Sim, service: Served, sync: Sync, device: str) -> No
     agent.until(lambda: shown(service) is None, "it is gone")
 
 
+@pytest.mark.sampled(2)
 @SINCE
 @pytest.mark.parametrize("where", ["bridge renamed, and another of its name", "bridge of its own", "moved", "link-local address"])
 def test_wherever_its_tap_has_got_to(agent: Agent, sim: Sim, service: Served, where: str, since: bool) -> None:
@@ -117,6 +118,7 @@ def test_who_is_down_is_stopped_though_its_tap_is_held_still(agent: Agent, sim: 
         agent.until(lambda: state(service) == "stopped", "it is off")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["bridged", "routed", "openvswitch"])
 @pytest.mark.parametrize("while_off", [False, True], ids=["agent runs", "agent is off"])
 def test_a_definition_that_cannot_be_read_of_a_renamed_tap(agent: Agent, sim: Sim, service: Served, mode: str, while_off: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,31 @@ from netagent.sync import hands
 from netagent.sync.became import Did
 from netagent.sync.inbox import Inbox
 from netagent.sync.jobs import UNDERLAY
-from netagent.sync.laid import DropUnderlay, SetUnderlay, Standing, UnderlayMarked
-from netagent.sync.messages import Answered, AskNode, Failed, Failure, Hello, Line, List, Local, Look, Looked, Marked, Send, Watch
+from netagent.sync.laid import DropUnderlay, Had, SetUnderlay, Standing, UnderlayMarked
+from netagent.sync.messages import (
+    Answered,
+    AskNode,
+    Close,
+    Ended,
+    Failed,
+    Failure,
+    Hello,
+    Line,
+    List,
+    Local,
+    Look,
+    Looked,
+    Marked,
+    Send,
+    Stray,
+    Tell,
+    Watch,
+)
 from netcommon.lifecycle.underlay import hold
 from netregistry.model.nic import Report
 from runtime import underlay
-from tests.support.node_underlay import OWN, address, endpoint, join, marked, said
+from runtime.errors import HostRefused
+from tests.support.node_underlay import OWN, PREFIX, address, endpoint, join, marked, said
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
@@ -198,6 +218,36 @@ def test_what_is_there_is_confirmed_once(laid: Laid) -> None:
     assert laid.sends()["underlay"] == {"generation": 2, "addresses": [OWN]}
 
 
+def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid) -> None:
+    """Also to a registry that had them before a restart."""
+    was = {"generation": 1, "addresses": [OWN], "arriving": ["web1"]}
+    laid.standing = Standing(1, (OWN,), arriving=("web1",))
+    laid.met(has=was)
+    laid.told(line())
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+    laid.standing = Standing(1, (OWN,), arriving=("web1", "web2"))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {**was, "arriving": ["web1", "web2"]}
+    laid.standing = Standing(1, (OWN,))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {"generation": 1, "addresses": [OWN]}
+
+
+def test_marks_that_come_all_the_time_hold_up_nothing(laid: Laid) -> None:
+    """As where a node starts all its guests, one after the other."""
+    laid.met()
+    laid.told()
+    laid.passes(5.0)
+    assert not [each for each in laid.asked if isinstance(each, Send)]
+    laid.here[NICS[0]] = Local(Report(NICS[0], "running", "tap0"), {}, ganeti=True)
+    laid.tell(Marked(NICS[0]))
+    for _ in range(10):
+        laid.tell(UnderlayMarked())
+        laid.passes(0.1)
+    assert [each for each in laid.asked if isinstance(each, Send)]
+
+
 def test_a_restart_says_nothing_that_the_registry_has(laid: Laid) -> None:
     laid.standing = Standing(3, (OWN, address(0)))
     laid.met(has={"generation": 3, "addresses": [OWN, address(0)]})
@@ -225,9 +275,9 @@ def test_what_could_not_be_looked_at_is_looked_at_again(laid: Laid) -> None:
 
 
 def test_what_the_service_refuses_of_it_holds_up_nothing_else(laid: Laid) -> None:
-    laid.standing = Standing(1, (OWN,))
     laid.here[NICS[0]] = Local(Report(NICS[0], "running", "tap0"), {}, ganeti=True, endpoints=("console",))
     laid.met()
+    laid.standing = Standing(1, (OWN,))
     laid.tell(UnderlayMarked(), Marked(NICS[0]))
     laid.passes(1.0)
     sent: list[Any] = []
@@ -257,6 +307,134 @@ def test_the_kinds_of_a_nic_are_in_its_report(laid: Laid) -> None:
     laid.here[uuid] = laid.here[uuid]._replace(endpoints=())
     laid.tell(Marked(uuid))
     assert ["endpoints" in each for each in laid.sends()["nics"]] == [False]
+
+
+# -- before anything is told
+
+WHOLE = (*BOTH, "underlay-prefix")
+HAD = Standing(3, (OWN, address(0)), PREFIX, (Had("", "web0", "console", address(0)), Had("", "web1", "console", address(1), True)), "d")
+
+
+def begun(laid: Laid, abilities: tuple[str, ...] = WHOLE) -> None:
+    """Let the registry answer the beginning, of which it has nothing in this epoch; no stream is begun."""
+    laid.machine.outbox.about = False
+    laid.turn()
+    laid.take(Hello)
+    laid.tell(Answered({"epoch": "e", "abilities": list(abilities), "actions": []}))
+    laid.take(AskNode)
+    laid.tell(Answered({"reports": "e:5"}))
+    laid.take(List)
+    laid.tell(Answered([]))
+
+
+def test_what_is_there_is_said_before_a_stream_is_begun(laid: Laid) -> None:
+    laid.standing = HAD
+    begun(laid)
+    had = [each._asdict() for each in HAD.had]
+    (sent,) = laid.asked
+    assert sent.body["underlay"] == {"generation": 3, "addresses": [OWN, address(0)], "prefix": PREFIX, "had": had}
+    laid.asked.clear()
+    laid.tell(Answered(None, "e:6"))
+    assert laid.take(Watch) == Watch("", underlay=True)
+    laid.standing = HAD._replace(addresses=(OWN,))
+    laid.tell(UnderlayMarked())
+    assert laid.sends()["underlay"] == {"generation": 3, "addresses": [OWN], "prefix": PREFIX}, "what it had is said once"
+
+
+def test_a_service_that_takes_less_is_told_less(laid: Laid) -> None:
+    laid.standing = HAD
+    begun(laid, BOTH)
+    assert laid.take(Send).body["underlay"] == {"generation": 3, "addresses": [OWN, address(0)]}
+
+
+def watches(laid: Laid, to_reports: Answered | Failed) -> Watch:
+    """Let the registry answer, and take reports or not, until a stream is begun; give that."""
+    for _ in range(60):
+        for request in tuple(laid.asked):
+            if isinstance(request, Watch):
+                laid.asked.clear()
+                return request
+            if isinstance(request, Hello | Send):
+                laid.asked.remove(request)
+                hello = Answered({"epoch": "e", "abilities": list(WHOLE), "actions": []})
+                laid.tell(hello if isinstance(request, Hello) else to_reports)
+            elif isinstance(request, AskNode):
+                laid.asked.remove(request)
+                laid.tell(Answered({"reports": laid.machine.outbox.after}))
+            elif isinstance(request, Close):
+                laid.asked.remove(request)
+                laid.tell(Ended(Failure("", "closed")))
+        laid.passes(1.0)
+    raise AssertionError(laid.asked)
+
+
+@pytest.mark.parametrize("failure", [Failure("invalid", "no"), Failure("unavailable", "full"), Failure("", "no answer")])
+def test_where_that_cannot_be_said_nics_are_told_all_the_same(laid: Laid, failure: Failure) -> None:
+    """The stream is not asked for the underlay then, so nothing of that changes; it begins anew when that was said."""
+    laid.standing = HAD
+    begun(laid)
+    assert watches(laid, Failed(failure)) == Watch("", underlay=False)
+    laid.told(line_of(0))
+    assert not [each for each in laid.asked if isinstance(each, SetUnderlay | DropUnderlay)] and laid.machine.inbox.complete
+    laid.machine.outbox.retry()
+    laid.tell(UnderlayMarked())
+    assert watches(laid, Answered(None, "e:6")) == Watch("", underlay=True), "from the beginning: what has changed was never told"
+
+
+def test_what_cannot_be_looked_at_holds_up_no_stream(laid: Laid) -> None:
+    laid.standing = None
+    begun(laid)
+    assert laid.take(Watch) == Watch("", underlay=False)
+
+
+def unknown(laid: Laid, abilities: tuple[str, ...] = WHOLE) -> None:
+    """Let the registry not know the node."""
+    laid.turn()
+    laid.take(Hello)
+    laid.tell(Answered({"epoch": "e", "abilities": list(abilities), "actions": []}))
+    laid.take(AskNode)
+    laid.tell(Failed(Failure("missing", "there is no node")))
+    laid.passes(10.0)
+
+
+def test_a_node_that_is_unknown_says_its_prefix_and_keeps_it(laid: Laid) -> None:
+    laid.standing = HAD
+    unknown(laid)
+    said = laid.take(Stray).body
+    assert said == {"after": "e:0", "underlay": {"generation": 3, "addresses": [OWN, address(0)], "prefix": PREFIX, "epoch": "d"}}
+    laid.tell(Failed(Failure("busy", "later")))
+    laid.passes(10.0)
+    assert laid.take(Stray).body == said, "the same again"
+    laid.tell(Answered(None, "e:0"))
+    laid.passes(10.0)
+    laid.take(AskNode)
+    laid.tell(Failed(Failure("missing", "there is no node")))
+    laid.passes(60.0)
+    assert [type(each) for each in laid.asked if not isinstance(each, Tell)] == [AskNode] and "registry-node" in laid.alarms
+
+
+def test_it_goes_when_the_registry_says_so(laid: Laid) -> None:
+    laid.standing = HAD
+    unknown(laid)
+    laid.take(Stray)
+    laid.tell(Failed(Failure("gone", "it was forgotten")))
+    assert laid.take(DropUnderlay) == DropUnderlay(KEY, "e:0")
+
+
+@pytest.mark.parametrize("kind", ["forbidden", "invalid", "fault", "missing"])
+def test_another_refusal_takes_nothing(laid: Laid, kind: str) -> None:
+    laid.standing = HAD
+    unknown(laid)
+    laid.take(Stray)
+    laid.tell(Failed(Failure(kind, "no")))
+    laid.passes(10.0)
+    assert not [each for each in laid.asked if isinstance(each, DropUnderlay | Stray)]
+
+
+def test_an_older_service_is_told_nothing_of_it(laid: Laid) -> None:
+    laid.standing = HAD
+    unknown(laid, BOTH)
+    assert [type(each) for each in laid.asked] == [AskNode]
 
 
 # -- with a real service
@@ -303,6 +481,48 @@ def test_a_guests_endpoint_comes_and_goes_with_it(agent: Agent, sim: Sim, servic
         assert "endpoints" not in reports(service)[UUIDS[0]]
 
 
+@pytest.mark.parametrize("refused", ["newer", "unreadable"])
+def test_nics_are_told_where_it_cannot_be_told_what_is_there(
+    agent: Agent, sim: Sim, service: Served, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the agent of a newer version has run since the boot; its record stays, and is told of once."""
+    service.client().change("PUT", "underlay", {"prefix": "fd12:3456:789a::/48", "zone": "hosts.example.com"})
+    join(sim.paths, NODES[0])
+    sim.settings = sim.settings._replace(nic={"endpoints": ("console",)})
+    record = Path(sim.paths.state, "underlay", f"{sim.node.identity.netns}.json")
+    record.parent.mkdir(parents=True)
+    record.write_text('{"schema":99}')
+
+    def refuse(*_given: object) -> None:
+        raise HostRefused("cannot read: Input/output error")
+
+    with monkeypatch.context() as patch:
+        if refused == "unreadable":
+            patch.setattr("runtime.underlay_record.read", refuse)
+        with agent.running() as sync:
+            agent.until(lambda: sync.machine.inbox.complete, "it is in step")
+            for _ in range(2):
+                sim.up(nic("bridged"))
+                sync.marked(UUIDS[0])
+                agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") == "running", "it runs")
+                sim.down(nic("bridged"))
+                sync.marked(UUIDS[0])
+                agent.until(lambda: reports(service).get(UUIDS[0], {}).get("state") != "running", "it does not")
+            assert f"confirmed/{NODES[0]}" not in service.everything(), "of what is there nothing is said"
+            assert record.read_text() == '{"schema":99}'
+    assert len([line for line in map(str, sim.lines) if "which addresses of the underlay are there cannot be told" in line]) == 1
+
+
+def test_what_the_registry_cannot_read_stays_as_it_is(sim: Sim) -> None:
+    hands.done(sim.node, SetUnderlay(KEY, said(endpoint(0), endpoint(1)), "e:1"), sim.call())
+    told = {**said(endpoint(2), generation=2), "kept": [address(0), address(9)]}
+    assert hands.done(sim.node, SetUnderlay(KEY, told, "e:2"), sim.call()) == Did(KEY, "e:2")
+    known = underlay.read(sim.paths)
+    assert known is not None and [each.address for each in known.endpoints] == [address(2), address(0)]
+    refused = hands.done(sim.node, SetUnderlay(KEY, {"problem": "prefixes/x cannot be read"}, "e:3"), sim.call())
+    assert refused.refused == "prefixes/x cannot be read" and underlay.read(sim.paths) == known
+
+
 def test_the_file_is_the_registrys_word(sim: Sim) -> None:
     """And what cannot be is refused, with what there is left as it is."""
     done = hands.done(sim.node, SetUnderlay(KEY, said(endpoint(0)), "e:1"), sim.call())
@@ -313,3 +533,23 @@ def test_the_file_is_the_registrys_word(sim: Sim) -> None:
     assert known is not None and known.revision == "e:1"
     assert hands.done(sim.node, DropUnderlay(KEY, "e:3"), sim.call()) == Did(KEY, "e:3")
     assert underlay.read(sim.paths) is None
+
+
+def test_nothing_is_due_while_a_stream_waits_for_a_look_at_the_node() -> None:
+    """What of the underlay is there is said before the stream begins, and a worker takes its time to tell: nobody turns all the while."""
+    turned = Turned()
+    turned.machine.outbox.about = False
+    looks: list[Look] = []
+    inner = turned.machine.turn
+
+    def turn(now: float) -> list[Any]:
+        found = inner(now)
+        looks.extend(each for each in found if isinstance(each, Look))
+        return [each for each in found if not isinstance(each, Look)]
+
+    turned.machine.turn = turn  # type: ignore[method-assign]
+    turned.greeted(abilities=(*BOTH, "underlay-prefix"))
+    turned.now += 1.0
+    turned.turn()
+    assert [each.underlay for each in looks] == [True] and not [each for each in turned.asked if isinstance(each, Watch)]
+    assert turned.machine.due(turned.now) > turned.now

@@ -37,6 +37,7 @@ def running(agent: Agent, service: Served, number: int = 0) -> None:
     agent.until(lambda: shown(service, UUIDS[number]) and state(service, number) == "running", "it is known")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("marked", "mode"), [(False, "bridged"), (True, "bridged"), (False, "ext"), (True, "ext")])
 def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim, service: Served, marked: bool, mode: str) -> None:
     """Keep also a NIC of which nothing on the node tells any more: it was given to its hook alone, and its device bears no mark."""
@@ -60,6 +61,7 @@ def test_who_runs_is_not_removed_where_its_record_is_lost(agent: Agent, sim: Sim
         assert shown(service, UUIDS[0]) and shown(service, UUIDS[1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bridge", ["as it was", "made anew", "renamed"])
 @pytest.mark.parametrize("marked", ["never", "since"])
 def test_who_runs_is_not_removed_wherever_its_tap_has_got_to(agent: Agent, sim: Sim, service: Served, bridge: str, marked: str) -> None:
@@ -397,6 +399,7 @@ def test_a_definition_that_cannot_be_read_hides_nothing_of_its_nic(agent: Agent,
         agent.until(lambda: "registry-inventory" not in agent.alarms.active() and sync.machine.idle, "all is well")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("marked", [False, True], ids=["tap_alias = false", "tap_alias = true"])
 @pytest.mark.parametrize("while_off", [False, True], ids=["agent runs", "agent is off"])
 def test_taps_of_others_keep_no_nic_running_whose_definition_cannot_be_read(

@@ -13,8 +13,9 @@ from netagent.loop import Loop
 from netagent.observe.alarms import Alarms
 from netagent.observe.metrics import Metrics
 from netagent.reconcile.keyed_pool import Key
-from netagent.underlay.keeper import UNDERLAY, Keeper
+from netagent.underlay.keeper import ENDPOINTS, UNDERLAY, Keeper
 from netcommon.host.api.facts import AF_INET6, Address, Link
+from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddAddress, DeleteAddress
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
@@ -52,7 +53,11 @@ class Place:
         self.keeper.told = lambda: self.told.append(tuple(marked(self.sim.host.view())))
 
     def _put(self, key: Key, job: Callable[[Any], None], today: bool) -> None:
-        assert key == Key(UNDERLAY) and not today
+        assert not today
+        if key == Key(ENDPOINTS):
+            self.loop.tell(lambda: job(SimpleNamespace(node=self.sim.node, log=self.sim.log)))
+            return
+        assert key == Key(UNDERLAY)
         self.works += 1
         self.sim.settings = self.state.settings
         worker = SimpleNamespace(node=self.sim.node, log=self.sim.log)
@@ -144,7 +149,27 @@ def test_the_settings_say_what_is_repaired(place: Place, policy: str) -> None:
     place.delete(OWN)
     place.passes(3)
     assert place.there == [address(0)]
-    assert any("the settings say to report it" in line for line in map(str, place.sim.lines)) == (policy == "report")
+    said = [line for line in map(str, place.sim.lines) if "the settings say to report it" in line]
+    assert len(said) == (policy == "report") and (UNDERLAY in place.alarms.active()) == (policy == "report")
+    place.passes(100)
+    assert len([line for line in map(str, place.sim.lines) if "the settings say to report it" in line]) == len(said), "once"
+    place.sim.host.execute([AddAddress(Address(AF_INET6, OWN, 128, 1))], stop=True)
+    place.keeper.changed()
+    place.passes(3)
+    assert place.alarms.active() == {}
+
+
+@pytest.mark.parametrize("policy", ["on", "report", "off"])
+def test_what_has_failed_when_it_was_first_made_is_made(place: Place, policy: str) -> None:
+    """Whatever the settings say of what somebody deletes; and after a pause."""
+    place.state.settings = Settings(repair={"node-address": policy, "unreachable-rest": policy})
+    give(place.sim.paths, 0)
+    with place.sim.failing(0, Answer(105, "No buffer space available"), times=3):
+        place.keeper.look()
+        place.passes(0.2)
+        assert "No buffer space" in place.alarms.active()[UNDERLAY]
+        place.passes(5)
+    assert place.there == sorted([OWN, address(0)]) and is_rest_unreachable(place.sim.host.view()) and place.alarms.active() == {}
 
 
 def test_a_storm_of_events_is_a_look_a_second(place: Place) -> None:
@@ -194,8 +219,6 @@ def test_what_fails_is_tried_again_after_a_pause(place: Place) -> None:
     failing = True
 
     def refuse(request: object) -> Any:
-        from netcommon.host.api.host import Answer
-
         return Answer(12, "no memory") if failing and isinstance(request, AddAddress) else None
 
     place.sim.host.fail = refuse
@@ -231,3 +254,43 @@ def test_a_record_that_cannot_be_written_is_an_alarm(place: Place, monkeypatch: 
     place.passes(1)
     assert place.alarms.active() == {UNDERLAY: "cannot write: no space left on device"} and place.there == []
     assert not Path(place.sim.paths.state, "underlay/1.json").exists()
+
+
+def test_the_sites_scripts_are_told_what_comes_and_goes(place: Place) -> None:
+    """Also what has gone while no agent was there, and nothing twice."""
+    script, told = Path(place.sim.paths.etc, "endpoint.d", "tell"), Path(place.sim.paths.etc, "told")
+    script.parent.mkdir(parents=True)
+    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
+    script.chmod(0o755)
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    place.delete(address(0))
+    place.passes(3)
+    give(place.sim.paths, 0, 1, generation=2)
+    place.keeper.look()
+    place.passes(1)
+    give(place.sim.paths, 1, generation=3)
+    place.begin()
+    place.keeper.look()
+    place.passes(1)
+    assert told.read_text().splitlines() == [f"{address(0)} endpoint-up", f"{address(1)} endpoint-up", f"{address(0)} endpoint-down"]
+
+
+def test_what_is_deleted_while_an_agent_looks_for_the_first_time_is_put_back(place: Place) -> None:
+    """Its look has seen the address still, and what the kernel tells comes before that is over."""
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    place.begin()
+    look, deleted = place.keeper._run, [address(0)]
+
+    def run(worker: Any) -> None:
+        look(worker)
+        while deleted:
+            place.delete(deleted.pop())
+
+    place.keeper._run = run  # type: ignore[method-assign]
+    place.keeper.look()
+    place.passes(3)
+    assert place.there == sorted([OWN, address(0)])

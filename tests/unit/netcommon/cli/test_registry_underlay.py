@@ -59,6 +59,7 @@ def test_an_underlay_is_made_and_shown(cli: Cli, service: Served) -> None:
         (("fd12::/64",), 64, "/48 to /60"),
         (("fe80::/48",), 64, "fc00::/7"),
         ((SITE, "--zone", "a b"), 64, "zone"),
+        ((SITE, "--zone", "a." * 78 + "a"), 64, "at most 156 characters"),
         (("fd13::/48",), 69, SITE),
     ],
 )
@@ -102,6 +103,7 @@ def test_a_guest_that_moves_and_a_node_that_is_dead(cli: Cli, service: Served) -
 
     first, second, third = "fd12:3456:789a::1:0", "fd12:3456:789a:1::1:0", "web1.console.hosts.example.com"
     assert where("web1") == where(third) == [["node0", first, "there", third]]
+    assert where("WEB1") == where("WEB1.Console.Hosts.Example.Com") == where("web1")
     nodes.report(1, "incoming")
     assert where("web1")[1] == ["node1", second, "there", "web1-migrating.console.hosts.example.com"]
     (item,) = cli.json("registry", "underlay", "where", "web1")["items"]
@@ -122,6 +124,35 @@ def test_a_guest_that_moves_and_a_node_that_is_dead(cli: Cli, service: Served) -
     assert cli("registry", "underlay", "where", "web9", status=64).stderr
     shown = cli("registry", "underlay", "show").stdout
     assert "endpoints" in shown and "generation" in shown
+
+
+def test_quarantine_is_ended_by_what_is_listed(cli: Cli, service: Served) -> None:
+    """A /64 as it is shown, an address with its length; what is none is said in the words of who typed it."""
+    cli("registry", "underlay", "init", SITE, "--zone", "hosts.example.com", "--ttl", "0", "--minimum-age", "86400")
+    nodes = Nodes(service)
+    nodes.report(0, "running")
+    nodes.report(1, "incoming")
+    nodes.report(1, "running")
+    cli("registry", "underlay", "fence", "node0", "--yes")
+    first = "fd12:3456:789a::1:0"
+    assert "released" in cli("registry", "underlay", "quarantine", "--release", f"{first}/128").stdout
+    cli("registry", "node", "forget", "node1", "--force")
+    listed = [line.split()[0] for line in cli("registry", "underlay", "quarantine").stdout.splitlines()]
+    (prefix,) = (each for each in listed if each.endswith("/64"))
+    assert "released" in cli("registry", "underlay", "quarantine", "--release", prefix).stdout
+    for typed in (f"{first}/64", SITE, "a/b", "..", "/"):
+        refused = cli("registry", "underlay", "quarantine", "--release", typed, status=64).stderr
+        assert "endpoint" not in refused and "--release" in refused
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("token", "revoke", "a/b"), ("network", "release", "blue", "192.0.2.0/24"), ("network", "reserve", "blue", "a/b", "--reason", "x")],
+)
+def test_what_is_typed_is_no_place_of_the_service(cli: Cli, service: Served, arguments: tuple[str, ...]) -> None:
+    cli("registry", "network", "add", "blue", "subnet=192.0.2.0/24")
+    refused = cli("registry", *arguments, status=64).stderr
+    assert "endpoint" not in refused and "expected" in refused
 
 
 @pytest.mark.parametrize("said", ['zone_servers = ["127.0.0.1:53", "[::1]:5353"]\nzone_key_file = "/nowhere"\n', ""])

@@ -9,7 +9,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from netcommon.dns.transfer import Ends, soas
+from netcommon.dns.transfer import Ends, walked
 
 SOA = dns.rrset.from_text("example.com.", 60, "IN", "SOA", "ns.example.net. mail.example.net. 1 2 3 4 5")
 OTHERS = [dns.rrset.from_text(f"host{number}.example.com.", 60, "IN", "AAAA", "2001:db8::1", "2001:db8::2") for number in range(40)]
@@ -27,7 +27,7 @@ def message(*answer: dns.rrset.RRset, question: bool = True) -> bytes:
 @pytest.mark.parametrize("question", [True, False])
 def test_in_one_message(question: bool) -> None:
     wire = message(SOA, *OTHERS, SOA, question=question)
-    assert soas(wire) == 2 and Ends().after(wire)
+    assert walked(wire) == (2, 0) and Ends().after(wire)
 
 
 def test_in_several_messages() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from netcommon.lifecycle.change import change, setting
 from netcommon.lifecycle.underlay import variables
-from runtime import underlay
+from runtime import underlay, wanted
 from tests.support.node_underlay import EPOCH, address, endpoint, give, join, said
 from tests.support.registry import NODES
 from tests.support.sim import UUIDS, Sim, nic
@@ -57,10 +57,11 @@ def test_each_kind_has_its_own(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_one_that_is_over_counts_last(sim: Sim, order: int) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_one_that_is_over_is_told_beside_no_other(sim: Sim, order: int, ends: bool) -> None:
     """A guest that came back soon has a new one, and the old one rests."""
     keep(sim, *[endpoint(1), endpoint(2, instance="web1", state="retired", name="")][::order])
-    assert variables(sim.node, "web1", sim.log) == variables(sim.node, "web1", sim.log, leaves=True) == CONSOLE
+    assert variables(sim.node, "web1", sim.log, ends) == CONSOLE
 
 
 def test_one_that_is_over_is_told_to_those_of_down_alone(sim: Sim) -> None:
@@ -72,6 +73,53 @@ def test_one_that_is_over_is_told_to_those_of_down_alone(sim: Sim) -> None:
     sim.down(nic("bridged"))
     over = {"NETCOMMON_ENDPOINT_CONSOLE_ADDRESS": address(1), "NETCOMMON_ENDPOINT_CONSOLE_NAME": ""}
     assert [each.read_text() for each in noted] == [lines({}), lines({}), lines(over)]
+
+
+PLAIN, GANETIS = endpoint(1), endpoint(2, cluster="gnt.example.com", instance="web1", name="web1.gnt.example")
+
+
+def told(sim: Sim) -> str:
+    return variables(sim.node, "web1", sim.log, uuid=UUIDS[0]).get("NETCOMMON_ENDPOINT_CONSOLE_ADDRESS", "")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_guests_of_one_name_each_has_its_own(sim: Sim, order: int) -> None:
+    """A Ganeti cluster's by the registry's word for its NIC; one of this node by its definition; else by what Ganeti runs here."""
+    keep(sim, *[PLAIN, GANETIS][::order])
+    assert told(sim) == address(1)
+    runtime = Path(sim.paths.kvm_run, "conf", "web1.runtime")
+    runtime.parent.mkdir(parents=True, exist_ok=True)
+    runtime.write_text("[]")
+    assert told(sim) == address(2), "nothing else is known of it"
+    define(sim)
+    assert told(sim) == address(1)
+    wanted.write(sim.paths, UUIDS[0], wanted.Wanted(revision=f"{EPOCH}:1", tags=()))
+    assert told(sim) == address(2)
+    noted = noting(sim, "ifup.d")
+    sim.up(nic("bridged"))
+    assert f"_ADDRESS={address(2)}\n" in noted.read_text()
+
+
+def test_what_is_anothers_is_told_nobody(sim: Sim) -> None:
+    """One of two guests of a name has no endpoint yet."""
+    runtime = Path(sim.paths.kvm_run, "conf", "web1.runtime")
+    runtime.parent.mkdir(parents=True, exist_ok=True)
+    runtime.write_text("[]")
+    keep(sim, GANETIS)
+    define(sim)
+    assert told(sim) == ""
+    runtime.unlink()
+    assert told(sim) == address(2), "the node's cluster may be called so"
+    keep(sim, PLAIN)
+    wanted.write(sim.paths, UUIDS[0], wanted.Wanted(revision=f"{EPOCH}:1", tags=()))
+    assert told(sim) == ""
+
+
+def define(sim: Sim) -> None:
+    """Let the NIC be defined on this node."""
+    folder = Path(sim.paths.definitions)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{UUIDS[0]}.toml").write_text("")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema":9}'])

@@ -16,7 +16,7 @@ from netcommon.host.api.requests import AddRoute, DeleteRoute, Request, SendFram
 from netcommon.host.simulated.view import MemoryView
 from netcommon.lifecycle.change import Difference, change, setting
 from netcommon.lifecycle.check import Report, check, repair
-from netcommon.lifecycle.migration import STARTS, awaited
+from netcommon.lifecycle.migration import STARTS, arriving, awaited
 from netcommon.lifecycle.migration_completion import complete_instance
 from runtime import definitions
 from runtime.errors import HostRefused
@@ -111,6 +111,33 @@ def test_plain_qemu_that_waits_for_a_guest(sim: Sim, argument: str) -> None:
     assert not repair(sim.node, sim.record().key, sim.call()).changed and not guest_route(sim)
     assert sim.up(ROUTED).changed
     assert guest_route(sim) and not sim.record().incoming and frames(sim) == 2
+
+
+def test_plain_qemu_that_waits_for_a_guest_to_which_nothing_is_owed(sim: Sim) -> None:
+    """It is on its way all the same, which a registry is told, until the next up that does not come from it."""
+    wanted = nic("bridged", IP="")
+    qemu(sim, "/usr/bin/qemu-system-x86_64", "-incoming", "tcp:0:4444")
+    sim.up(wanted, parent=PARENT)
+    assert sim.record().incoming and looked(sim).owed == ()
+    assert not repair(sim.node, sim.record().key, sim.call()).changed and sim.record().incoming
+    assert not sim.up(wanted).changed and not sim.record().incoming
+
+
+def test_guests_for_whom_a_qemu_of_ganetis_waits(sim: Sim) -> None:
+    """It has a process of its own, and no runtime file yet; one that has ended, or that does not wait, is none."""
+    assert arriving(sim.node) == ()
+    ganeti(sim, "here")
+    folder = Path(sim.paths.kvm_run, "pid")
+    folder.mkdir()
+    for name, pid in {"here": "77", "comes": "77", "ended": "78", "starts": "79", "empty": "", "strange": "x"}.items():
+        (folder / name).write_text(f"{pid}\n")
+    for pid, words in {77: ["-incoming", "tcp:0:8102"], 79: ["-S"]}.items():
+        place = Path(sim.paths.proc, str(pid))
+        place.mkdir(parents=True)
+        (place / "cmdline").write_bytes(b"".join(os.fsencode(each) + b"\0" for each in ["qemu-system-x86_64", *words]))
+    assert arriving(sim.node) == ("comes",)
+    ganeti(sim, "comes")
+    assert arriving(sim.node) == ()
 
 
 def guest_route(sim: Sim) -> bool:
@@ -399,7 +426,7 @@ def test_plain_qemu_beside_ganeti(sim: Sim, mode: str, incoming: bool) -> None:
     made = nic("bridged", TAGS=STATIC if mode != "bridged" else "")
     sim.up(made, parent=PARENT)
     record = sim.record()
-    assert record.incoming == (incoming and mode != "bridged") and not record.ganeti
+    assert record.incoming == incoming and not record.ganeti
     assert awaited(sim.node, record) == record.incoming
     assert pinned(sim) == (mode != "bridged" and not incoming)
 

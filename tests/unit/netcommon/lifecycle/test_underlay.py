@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from netcommon.operations.base import Operation
 from netcommon.operations.underlay import REST, NodeAddress
 from netcommon.plan.underlay import plan
 from runtime import membership, underlay, underlay_record
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, TryAgain
 from tests.support.node_underlay import OWN, PREFIX, address, give, is_rest_unreachable, join, known, marked
 from tests.support.registry import NODES
 from tests.support.sim import Sim, nic
@@ -103,6 +104,17 @@ def test_what_the_policy_leaves_alone_stays_so(given: Sim) -> None:
     given.host.execute([DeleteAddress(Address(AF_INET6, OWN, 128, LOOPBACK))], stop=True)
     found = hold(given.node, given.log, lambda _operation, _why: False)
     assert found.there == (address(0), address(1)) and found.wanted == 3 and OWN not in there(given)
+    assert OWN in found.problem and "the address is gone" in found.problem and address(0) not in found.problem
+    assert hold(given.node, given.log, lambda _operation, _why: None).problem == "", "nobody looks at it"
+
+
+def test_of_much_that_is_not_there_little_is_said(given: Sim) -> None:
+    give(given.paths, *range(20), generation=2)
+    held(given)
+    gone = [DeleteAddress(each) for each in given.host.view().addresses(LOOPBACK)]
+    given.host.execute(gone, stop=True)
+    problem = hold(given.node, given.log, lambda _operation, _why: False).problem
+    assert problem.count("the address is gone") == 3 and problem.endswith("; and 18 more")
 
 
 def test_an_endpoint_that_is_over_goes(given: Sim) -> None:
@@ -155,6 +167,40 @@ def test_what_was_there_before_us_stays(given: Sim) -> None:
     held(given)
     view = given.host.view()
     assert lo in view.addresses(LOOPBACK) and view.routes(AF_INET6, 254, PREFIX) == [route._replace(index=LOOPBACK)]
+
+
+@pytest.mark.parametrize("own", [OWN, address(0)])
+@pytest.mark.parametrize(("length", "protocol"), [(64, 0), (64, PROTOCOL), (48, 4), (128, 4)])
+def test_an_address_by_hand_is_taken_as_it_is(given: Sim, own: str, length: int, protocol: int) -> None:
+    """Whatever its length, its mark and its flags: it counts as there, and nothing of it is changed, then or later."""
+    theirs = Address(AF_INET6, own, length, LOOPBACK, protocol, deprecated=own == OWN)
+    given.host.execute([AddAddress(theirs)], stop=True)
+    found = held(given)
+    assert found.there == (OWN, address(0), address(1)) and found.problem == ""
+    assert held(given).made == () and theirs in given.host.view().addresses(LOOPBACK)
+    underlay.remove(given.paths)
+    assert held(given) == Held()
+    assert given.host.view().addresses(LOOPBACK) == [theirs]
+
+
+@pytest.mark.parametrize("length", [64, 128])
+def test_an_address_that_somebody_has_put_in_the_place_of_ours_is_taken_as_it_is(given: Sim, length: int) -> None:
+    held(given)
+    theirs = Address(AF_INET6, address(0), length, LOOPBACK, 4)
+    given.host.execute([DeleteAddress(theirs._replace(length=128)), AddAddress(theirs)], stop=True)
+    found = held(given)
+    assert (found.made, found.problem) == ((), "") and found.there == (OWN, address(0), address(1))
+    underlay.remove(given.paths)
+    held(given)
+    assert given.host.view().addresses(LOOPBACK) == [theirs]
+
+
+def test_what_somebody_takes_away_of_his_own_is_made(given: Sim) -> None:
+    theirs = Address(AF_INET6, address(0), 64, LOOPBACK, 0)
+    given.host.execute([AddAddress(theirs)], stop=True)
+    held(given)
+    given.host.execute([DeleteAddress(theirs)], stop=True)
+    assert held(given).problem == "" and there(given) == sorted([OWN, address(0), address(1)])
 
 
 def test_a_kernel_without_marks_goes_by_the_record(given: Sim) -> None:
@@ -245,6 +291,59 @@ def test_what_the_kernel_refuses_is_tried_again(given: Sim, number: int) -> None
     underlay.remove(given.paths)
     held(given)
     assert given.picture() == given.before
+
+
+class Killed(BaseException):
+    """The agent is killed."""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_never_there_is_made_whatever_the_policy_says(given: Sim, monkeypatch: pytest.MonkeyPatch, killed: bool) -> None:
+    """Its first making has failed, or was cut short: nobody has deleted anything."""
+
+    def fail(*_given: object) -> None:
+        raise Killed if killed else TryAgain("no buffer space")
+
+    def leave(operation: Operation, _why: str) -> bool:
+        judged.append(operation)
+        return False
+
+    judged: list[Operation] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("netcommon.lifecycle.execute.apply", fail)
+        for _ in range(2):
+            with pytest.raises(Killed) if killed else nullcontext():
+                hold(given.node, given.log, leave)
+    found = hold(given.node, given.log, leave, lambda operation: "::1:0" not in operation.describe())
+    assert found.there == (OWN, address(1)) and f"{address(0)}/128 dev lo" in found.problem and "the address is gone" in found.problem
+    assert hold(given.node, given.log, leave).there == (OWN, address(0), address(1)) and judged == []
+    given.host.execute([DeleteAddress(Address(AF_INET6, address(0), 128, LOOPBACK))], stop=True)
+    assert hold(given.node, given.log, leave).there == (OWN, address(1)), "it was there, and somebody has deleted it"
+    assert len(judged) == 1
+
+
+def test_what_was_never_there_is_so_while_its_device_has_no_ipv6(given: Sim) -> None:
+    """The route, which was there, has gone with that."""
+    with given.failing(1, Answer(errno.ENOBUFS, "no buffer space")):
+        assert "no buffer space" in held(given).problem
+    settings = given.host.kernel.settings
+    for says in ("1", "0"):
+        settings.write("net/ipv6/conf/lo/disable_ipv6", says)
+        found = hold(given.node, given.log, lambda operation, _why: operation.KIND == "unreachable-rest")
+    assert found.there == (OWN, address(0), address(1)) and found.problem == ""
+
+
+def test_what_is_not_there_after_it_was_made_is_said(given: Sim) -> None:
+    """The kernel has refused nothing, and somebody was quicker: then nothing of before is taken away either."""
+    held(given)
+    give(given.paths, 1, 2, generation=2)
+    given.requests()
+    with given.failing(0, Answer(0)):
+        found = held(given)
+    assert f"{address(2)}/128" in found.problem and "the address is gone" in found.problem
+    assert found.made == () and [each.identity() for each in found.failed] == [f"node-address {LOOPBACK} {address(2)}"]
+    assert found.there == (OWN, address(1)) and there(given) == sorted([OWN, address(0), address(1)])
+    assert held(given).problem == "" and there(given) == sorted([OWN, address(1), address(2)])
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -283,16 +283,18 @@ def test_gateways(gateway: str, options: list[str], expected: list[str]) -> None
         assert "gateway-neighbour" not in kinds(planned("routed", NETWORK_GATEWAY6=gateway))  # no IPv6, no gateway
 
 
-def test_a_foreign_address_is_left(sim: Sim) -> None:
-    """On a kernel that keeps no mark too, where the record alone says whose it is."""
+@pytest.mark.parametrize("length", [64, 128])
+def test_a_foreign_address_is_left(sim: Sim, length: int) -> None:
+    """Whatever its length. On a kernel that keeps no mark too, where the record alone says whose it is."""
     six = nic("routed, IPv6", TAGS="netcommon:0:gateway_link_local")
     tap = sim.index("tap0")
     unheld(sim)  # a device that goes down loses it
-    sim.host.kernel.addresses.append(Address(AF_INET6, "fe80::1", 64, tap, 0))
+    sim.host.kernel.addresses.append(Address(AF_INET6, "fe80::1", length, tap, 0))
     sim.up(six)
+    assert not sim.up(six).changed
     assert [one["found"] for one in sim.record().operations if one["kind"] == "address"] == [FOREIGN]
     sim.down(six)
-    assert sim.host.kernel.addresses == [Address(AF_INET6, "fe80::1", 64, tap, 0)]
+    assert sim.host.kernel.addresses == [Address(AF_INET6, "fe80::1", length, tap, 0)]
     sim.host.kernel.addresses.clear()
     sim.up(six)
     sim.host.kernel.addresses = [one._replace(protocol=0) for one in sim.host.kernel.addresses]  # the old kernel's answer

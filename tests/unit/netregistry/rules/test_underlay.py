@@ -90,7 +90,24 @@ def test_the_same_once_more_changes_nothing(registry: Registry) -> None:
     assert {key: value for key, value in registry.everything().items() if not key.startswith(("history/", "ledger"))} == before
     assert registry.do("underlay.init", "", {"prefix": SITE, "ttl": 9})["zone"] == "hosts.example.com"
     refused = registry.refused("underlay.init", "", {"prefix": "fd13::/48"})
-    assert refused["kind"] == "exists" and SITE in refused["detail"]
+    assert refused["kind"] == "exists" and SITE in refused["detail"] and "node forget" in refused["detail"]
+
+
+def test_a_prefix_of_which_no_node_has_any_is_replaced(registry: Registry) -> None:
+    """It was mistyped, or all its nodes are gone; what else was said stays."""
+    registry.network(subnet6="fd14:0:0:7::/64")
+    registry.do("underlay.init", "", {"prefix": SITE, "zone": "hosts.example.com", "minimum_age": 100})
+    assert registry.refused("underlay.init", "", {"prefix": "fd14::/48"})["kind"] == "invalid"
+    assert registry.do("underlay.init", "", {"prefix": "fd12::/52"})["zone"] == "hosts.example.com"
+    registry.join(0)
+    assert prefixes(registry) == {NODES[0]: "fd12::/64"}
+    for _ in range(2):
+        assert registry.refused("underlay.init", "", {"prefix": SITE})["kind"] == "exists", "it is a node's, or rests"
+        registry.ask("node.forget", NODES[0])
+    registry.passes(101)
+    registry.do("underlay.init", "", {"prefix": SITE})
+    registry.join(1)
+    assert prefixes(registry) == {NODES[1]: "fd12:3456:789a::/64"}
 
 
 def test_twice_at_once(registry: Registry) -> None:
@@ -162,6 +179,26 @@ def test_a_prefix_rests_before_another_node_has_it(registry: Registry) -> None:
     assert prefix(registry, 0) is None
     registry.join(4)
     assert prefixes(registry)[NODES[4]] == "fd12:0:0:4::/64", "those that were never used come first"
+
+
+def test_the_highest_prefix_is_not_given_once_more_before_the_others(registry: Registry) -> None:
+    registry.do("underlay.init", "", {"prefix": "fd12::/60", "minimum_age": 100})
+    for number in range(3):
+        registry.join(number)
+    for number in (2, 1):
+        registry.do("node.forget", NODES[number])
+        registry.passes(101)
+    registry.join(3)
+    assert prefixes(registry) == {NODES[0]: "fd12::/64", NODES[3]: "fd12:0:0:3::/64"}
+    for number in range(12):
+        registry.do("node.join", "", {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "name": f"n{number}"})
+    registry.do("node.forget", NODES[3])
+    registry.passes(101)
+    given = []
+    for number in range(12, 15):
+        registry.do("node.join", "", {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "name": f"n{number}"})
+        given.append(prefixes(registry)[f"{number:08x}-0000-4000-8000-000000000000"])
+    assert given == ["fd12:0:0:1::/64", "fd12:0:0:2::/64", "fd12:0:0:3::/64"], "what was somebody's comes when there is nothing else"
 
 
 def test_a_node_that_comes_back_in_time_has_the_same(registry: Registry) -> None:

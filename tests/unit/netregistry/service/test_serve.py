@@ -13,12 +13,15 @@ import pytest
 
 from netregistry.pages.front import Pages
 from netregistry.service.limits import Limits
+from netregistry.service.registry import LEADING
 from netregistry.service.serve import serving
 from netregistry.service.tls import Listening, listened
 from netregistry.stores.sqlite import SqliteStore
 from runtime.errors import HostRefused, TryAgain
 from tests.support.bootstrap import ROOT
+from tests.support.netns import wait_until
 from tests.support.registry import Registry
+from tests.support.registry_process import Registry as RegistryProcess
 from tests.support.service import Lines
 
 LOOKED_AT = """
@@ -53,6 +56,23 @@ def looked_at(folder: Path, nics: int) -> int:
 def test_a_collection_of_garbage_does_not_look_at_the_registry(tmp_path: Path) -> None:
     """With 100,000 NICs it takes most of a second each time, in which nobody is answered."""
     assert looked_at(tmp_path / "large", 1000) - looked_at(tmp_path / "small", 0) < 1000
+
+
+def test_a_service_that_was_killed_is_followed_at_once(tmp_path: Path) -> None:
+    """One process alone has the file, so the one that led is gone: nobody waits for the end of its lease, and names are published."""
+    registry = RegistryProcess(tmp_path)
+
+    def leads() -> bool:
+        with registry.client() as asked:
+            return bool(asked.get("status").body["leader"])
+
+    try:
+        for _ in range(2):
+            registry.start()
+            wait_until(leads, LEADING / 2, "it leads")
+            registry.kill()
+    finally:
+        registry.kill()
 
 
 def test_nobody_is_let_in_where_an_address_cannot_be_listened_on(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from netregistry.draft import Draft
 from netregistry.model import keys
+from netregistry.model.codec import dump
 from netregistry.model.underlay import FIRST
+from netregistry.stores.base import Put
 from netregistry.underlay.placing import Placing
 from tests.support.registry import NODES, OPERATOR, Registry, node
 from tests.support.underlay import ZONE, Site
@@ -143,6 +145,63 @@ def test_repeated_and_late_reports_change_nothing(site: Site) -> None:
     assert site.local.answer(late, node(1)).status == 412
     site.passes(1)
     assert site.placement("web1") == done
+
+
+def test_a_name_does_not_move_to_an_address_that_is_there_no_more(site: Site) -> None:
+    """Its node has confirmed it once: what it says now counts."""
+    nic = started(site)
+    site.says(1, nic, "incoming")
+    site.confirms(1)
+    assert site.names() == {"web1.console": 0, "web1-migrating.console": 1}
+    site.loses(1)
+    assert site.names() == {"web1.console": 0}, "of the migration there is none to lead there"
+    assert site.told(1)["endpoints"][0]["name"] == ""
+    site.says(1, nic, "running")
+    site.says(0, nic, "")
+    site.passes(60)
+    assert site.names() == {"web1.console": 0}
+    before = site.placement("web1")
+    site.confirms(1)
+    assert site.names() == {"web1.console": 1}
+    assert {each.address for each in site.placement("web1").endpoints} == {each.address for each in before.endpoints}  # type: ignore[union-attr]
+
+
+def test_a_name_of_a_migration_comes_again_with_its_address(site: Site) -> None:
+    nic = started(site)
+    site.says(1, nic, "incoming")
+    site.confirms(1)
+    for _ in range(2):
+        site.loses(1)
+        assert site.names() == {"web1.console": 0}
+        site.passes(1)
+        site.confirms(1)
+        assert site.names() == {"web1.console": 0, "web1-migrating.console": 1}
+    site.says(1, nic, "")
+    assert site.names() == {"web1.console": 0}
+
+
+def test_the_name_of_a_guest_that_stays_where_it_is_stays_too(site: Site) -> None:
+    """The address is nobody else's, and comes again with its device."""
+    started(site)
+    before = site.placement("web1")
+    site.loses(0)
+    site.passes(60)
+    assert site.names() == {"web1.console": 0} and site.placement("web1") == before
+    site.confirms(0)
+    assert site.names() == {"web1.console": 0} and site.placement("web1") == before
+
+
+def test_a_name_that_is_free_does_not_come_to_lead_to_an_address_that_is_there_no_more(site: Site) -> None:
+    started(site, cluster="a.example.com")
+    started(site, on=1, cluster="b.example.com")
+    site.loses(1)
+    nic = next(nic for nic in site.local.view.all("nics").values() if nic.cluster == "a.example.com")
+    site.says(0, nic.uuid, "")
+    site.passes(1)
+    assert site.names() == {}
+    site.confirms(1)
+    site.passes(1)
+    assert site.names() == {"web1.console": 1}
 
 
 def test_a_guest_that_is_off_keeps_its_name(site: Site) -> None:
@@ -283,3 +342,50 @@ def test_names_that_change_alone_hold_their_endpoint_still(site: Site) -> None:
     commit = draft.bare()
     key = keys.placement("", "web1")
     assert key not in {change.key for change in commit.changes} and key in {test.key for test in commit.tests}
+
+
+def rests(site: Site) -> None:
+    """Let all be done that is due, and the leader begin a minute in which it looks at nobody without a cause."""
+    for _ in range(5):
+        site.passes(1)
+
+
+@pytest.mark.parametrize("first", ["x", "x-migrating"])
+def test_a_guest_that_is_called_as_another_ones_migration(site: Site, first: str) -> None:
+    """It has its name within a second of when the other one gives it up, whichever of both had it."""
+    nic, other = site.guest("x"), site.guest("x-migrating")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    for turn in ("x", "x-migrating") if first == "x" else ("x-migrating", "x"):
+        if turn == "x":
+            site.says(1, nic, "incoming")
+            site.confirms(1)
+        else:
+            site.says(2, other, "running")
+            site.confirms(2)
+    assert site.names() == {"x.console": 0, "x-migrating.console": 1 if first == "x" else 2}
+    rests(site)
+    if first == "x":
+        site.says(1, nic, "running")
+        assert site.names() == {"x.console": 1}
+        site.passes(1)
+        assert site.names() == {"x.console": 1, "x-migrating.console": 2}
+    else:
+        site.says(2, other, "")
+        assert site.names() == {"x.console": 0}
+        site.passes(1)
+        assert site.names() == {"x.console": 0, "x-migrating.console": 1}
+
+
+def test_a_guest_that_waits_for_its_first_address_has_it_when_its_node_has_said_which_ones_it_has(site: Site) -> None:
+    """The registry was restored meanwhile, and nothing of the guest's is changed by what the node says."""
+    nic, there = site.guest("web1"), site.local.view.node(NODES[0])
+    assert there is not None
+    site.store.commit((), (Put(keys.node(NODES[0]), dump(there._replace(epoch="before"))),))
+    site.local.catch_up()
+    site.says(0, nic, "running")
+    rests(site)
+    assert site.placement("web1") is None
+    site.confirms(0)
+    site.passes(1)
+    assert site.placement("web1") is not None

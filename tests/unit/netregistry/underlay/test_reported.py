@@ -136,7 +136,7 @@ def test_an_older_service_reads_on_what_is_there(site: Site, monkeypatch: pytest
     nic = site.guest("web1")
     site.says(0, nic, "running")
     site.confirms(0)
-    new = {"underlay", "prefixes", "speakers", "confirmed", "endpoints", "names", "zones"}
+    new = {"underlay", "prefixes", "speakers", "confirmed", "endpoints", "names", "zones", "given"}
     fields = {"seen": Report._fields, "reports": Reports._fields, "nodes": Node._fields}
     for key, value in site.everything().items():
         if (kind := keys.kind(key)) in fields:

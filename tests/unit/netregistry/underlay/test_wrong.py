@@ -83,6 +83,25 @@ def test_a_node_that_does_not_have_what_it_is_told(site: Site) -> None:
     assert said(site) == [], "of a node without a lease that is no news"
 
 
+def test_a_node_that_has_no_more_what_it_had(site: Site) -> None:
+    """Say so of a guest at rest, and of one that moves there."""
+    nic = running(site)
+    site.loses(0)
+    (line,) = said(site)
+    assert "node0 says that" in line and "is not there any more" in line and site.names() == {"web1.console": 0}
+    site.confirms(0)
+    assert said(site) == []
+    site.says(1, nic, "incoming")
+    site.confirms(1)
+    site.loses(1)
+    site.says(1, nic, "running")
+    site.says(0, nic, "")
+    (line,) = said(site)
+    assert "node1 says that" in line
+    site.dies(1)
+    assert said(site) == [], "of a node without a lease that is no news"
+
+
 def test_a_node_without_a_prefix(site: Site) -> None:
     nic = running(site)
     site.store.commit((), (Delete(keys.prefix(NODES[1])),))

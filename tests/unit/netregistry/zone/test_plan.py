@@ -9,13 +9,14 @@ from netregistry.zone.plan import LARGEST, Change, Entry, There, Wanted, done, p
 from runtime.errors import HostRefused
 
 ZONE = "u.example.net"
-OWNER, EPOCH = "fd00:1:2::/48", "0a1b2c3d"
+PREFIX = "fd00:1:2::/48"
+OWNER, EPOCH = "5e0d6c1f00a1b2c3", "0a1b2c3d"
 WEB, DB = f"web.console.{ZONE}", f"db.console.{ZONE}"
 ONE, TWO, THREE = "fd00:1:2:1::1:0", "fd00:1:2:2::1:0", "fd00:1:2:3::1:0"
 
 
 def wanted(generation: int, names: dict[str, str], ttl: int = 60) -> Wanted:
-    return Wanted(ZONE, OWNER, EPOCH, generation, names, ttl)
+    return Wanted(ZONE, OWNER, EPOCH, generation, names, ttl, PREFIX)
 
 
 def there(generation: int | None, names: dict[str, str], ttl: int = 60, part: int = 0) -> There:
@@ -155,8 +156,26 @@ def test_a_generation_from_the_future() -> None:
 
 
 def test_a_zone_of_another_registry() -> None:
-    found = There(Mark("fd00:9::/48", EPOCH, 1), {})
-    assert "published by another registry, of underlay 'fd00:9::/48'" in refused(found, wanted(8, {WEB: ONE}))
+    for owner in ("fd00:9::/48", "another"):
+        found = There(Mark(owner, EPOCH, 1), {})
+        assert f"published by another registry, {owner!r}; this one is {OWNER!r}" in refused(found, wanted(8, {WEB: ONE}))
+
+
+def test_a_zone_of_another_registry_with_the_same_prefix() -> None:
+    """One that was made for a test, by the prefix of the documents, takes nobody's zone over."""
+    found = There(Mark("another", "ffffffff", 900), {WEB: Entry(ONE, 60)})
+    assert "published by another registry" in refused(found, wanted(1, {}))
+
+
+def test_a_mark_of_the_older_form_is_taken_once() -> None:
+    """It had the prefix for the registry's id; epoch and generation count as ever."""
+    older = There(Mark(PREFIX, EPOCH, 8), {WEB: Entry(ONE, 60)})
+    made = planned("s", older, wanted(8, {WEB: ONE}), False).messages
+    assert [(each.before, each.after, each.changes) for each in made] == [(older.mark, Mark(OWNER, EPOCH, 8), ())]
+    assert "is at generation 8, and this registry at 7" in refused(older, wanted(7, {WEB: ONE}))
+    other = There(Mark(PREFIX, "ffffffff", 8), {})
+    assert plan(other, wanted(1, {WEB: ONE})) == ((Change(WEB, ONE),),)
+    assert "another copy of this registry" in refused(other, wanted(1, {WEB: ONE}), known=True)
 
 
 def test_another_epoch_is_taken_over_once() -> None:
@@ -168,13 +187,23 @@ def test_another_epoch_is_taken_over_once() -> None:
 
 def test_names_of_others_are_not_taken_for_ours() -> None:
     """A zone that is in use was named by mistake: nothing of it goes."""
-    found = there(None, {"www.eu." + ZONE: TWO})
-    assert f"such as www.eu.{ZONE}" in refused(found, wanted(8, {WEB: ONE}))
-    assert f"such as {WEB}" in refused(there(None, {WEB: TWO}), wanted(8, {WEB: ONE}))
+    theirs = "2001:db8::80"
+    found = there(None, {"www.eu." + ZONE: theirs, WEB: TWO})
+    assert f"holds 1 names that no registry has put there, such as www.eu.{ZONE}" in refused(found, wanted(8, {WEB: ONE}))
+    assert f"such as {WEB}" in refused(there(None, {WEB: theirs}), wanted(8, {WEB: ONE}))
+    alias = There(None, {WEB: Entry(ONE, 60, ("CNAME",))})
+    assert f"such as {WEB}" in refused(alias, wanted(8, {WEB: ONE}))
+    assert f"such as {WEB}" in refused(There(None, {WEB: Entry("", 60)}), wanted(8, {WEB: ONE}))
 
 
 def test_a_mark_that_was_removed_is_made_again_where_all_is_ours() -> None:
     assert plan(there(None, {WEB: ONE}), wanted(8, {WEB: ONE, DB: TWO})) == ((Change(DB, TWO),),)
+
+
+def test_a_mark_that_was_removed_is_made_again_though_names_have_moved() -> None:
+    """Addresses of the underlay nobody else has put there."""
+    found = there(None, {WEB: ONE, DB: ONE})
+    assert plan(found, wanted(8, {WEB: TWO})) == ((Change(WEB, TWO), Change(DB, "")),)
 
 
 def test_a_strange_record_in_the_marks_place() -> None:

@@ -46,9 +46,9 @@ def site(server: MockNameServer) -> Site:
 
 
 def test_a_server_is_read_once_and_then_told(site: Site, server: MockNameServer) -> None:
-    assert site.publisher.bring("a", want(1, {WEB: ONE})) == Published("a", 1, 1, True)
-    assert site.publisher.bring("a", want(2, {WEB: TWO, DB: ONE})) == Published("a", 2, 2)
-    assert site.publisher.bring("a", want(3, {DB: ONE})) == Published("a", 3, 1)
+    assert site.publisher.bring("a", want(1, {WEB: ONE})) == Published("a", ZONE, 1, 1, True)
+    assert site.publisher.bring("a", want(2, {WEB: TWO, DB: ONE})) == Published("a", ZONE, 2, 2)
+    assert site.publisher.bring("a", want(3, {DB: ONE})) == Published("a", ZONE, 3, 1)
     assert server.names == {DB: ONE} and (server.read_whole, server.updates) == (1, 3)
 
 
@@ -67,7 +67,7 @@ def test_what_was_changed_by_hand_is_found_by_the_next_reading(site: Site, serve
     site.publisher.bring("a", wanted)
     server.entries = {WEB: Entry(TWO, 60), DB: Entry(TWO, 60)}
     site.time = READ
-    assert site.publisher.bring("a", wanted) == Published("a", 1, 2, True)
+    assert site.publisher.bring("a", wanted) == Published("a", ZONE, 1, 2, True)
     assert server.names == {WEB: ONE}
 
 
@@ -80,7 +80,7 @@ def test_a_server_that_was_away_is_read_whole(site: Site, server: MockNameServer
     server.away = False
     assert site.publisher.bring("a", want(2, {WEB: TWO})).whole
     server.entries, server.mark = {}, None  # it comes back without what it had
-    assert site.publisher.bring("a", want(3, {WEB: THREE})) == Published("a", 3, 1, True)
+    assert site.publisher.bring("a", want(3, {WEB: THREE})) == Published("a", ZONE, 3, 1, True)
     assert server.names == {WEB: THREE}
 
 
@@ -88,7 +88,7 @@ def test_an_answer_that_was_lost_is_no_harm(site: Site, server: MockNameServer) 
     server.lost = 1
     with pytest.raises(TryAgain):
         site.publisher.bring("a", want(1, {WEB: ONE}))
-    assert site.publisher.bring("a", want(1, {WEB: ONE})) == Published("a", 1, 0, True)
+    assert site.publisher.bring("a", want(1, {WEB: ONE})) == Published("a", ZONE, 1, 0, True)
 
 
 def test_servers_are_each_at_a_generation_of_their_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dns.message
+import dns.rdataclass
 import dns.update
 import dns.zone
 import pytest
@@ -32,7 +33,9 @@ def test_an_update_says_what_the_plan_says() -> None:
     made = update(ZONE, Message(MARK, MARK._replace(generation=58, part=1), changes, 60))
     read = dns.message.from_wire(made.to_wire())
     assert isinstance(read, dns.update.UpdateMessage)
-    assert [each.to_text() for each in read.prerequisite] == [f"_generation.{ZONE}. 0 IN TXT {MARK.text}"]
+    held, none = read.prerequisite
+    assert held.to_text() == f"_generation.{ZONE}. 0 IN TXT {MARK.text}"
+    assert (none.name, none.rdtype.name, none.deleting) == (held.name, "CNAME", dns.rdataclass.NONE)
     lines = [
         (each.name.to_text(omit_final_dot=True), each.rdtype.name, each.deleting, [one.to_text() for one in each]) for each in read.update
     ]
@@ -51,8 +54,8 @@ def test_an_update_says_what_the_plan_says() -> None:
 
 
 def test_a_zone_without_a_mark_is_to_have_none() -> None:
-    (condition,) = update(ZONE, Message(None, MARK, (), 60)).prerequisite
-    assert (condition.rdtype.name, condition.rdclass.name, len(condition)) == ("TXT", "NONE", 0)
+    found = [(each.rdtype.name, each.rdclass.name, len(each)) for each in update(ZONE, Message(None, MARK, (), 60)).prerequisite]
+    assert found == [("TXT", "NONE", 0), ("CNAME", "NONE", 0)]
 
 
 def test_a_zone_is_read() -> None:
@@ -82,10 +85,18 @@ def test_cuts_are_found() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["_generation 60 TXT strange\n", f"_generation 60 TXT {MARK.text}\n_generation 60 TXT more\n"])
-def test_a_strange_record_in_the_marks_place(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "strange"),
+    [
+        ("_generation 60 TXT strange\n", "TXT records of others"),
+        (f"_generation 60 TXT {MARK.text}\n_generation 60 TXT more\n", "TXT records of others"),
+        ("_generation 60 CNAME ns1\n", "CNAME records"),
+        ("_Generation 60 NS ns.example.net.\n", "NS records"),
+    ],
+)
+def test_a_strange_record_in_the_marks_place(text: str, strange: str) -> None:
     found = whole(text)
-    assert found.mark is None and found.strange
+    assert found.mark is None and found.strange == strange
 
 
 def test_a_key_file_that_is_not_there_names_its_setting(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_define_writes_a_definition_that_list_and_show_know(cli: Cli) -> None:
     (shown,) = cli.json("show", "web1/0")
     assert shown["nic"]["TAGS"] == "a b:c"
     assert shown["state"] == "defined"
+
+
+def test_a_guest_that_is_on_its_way_is_here_when_somebody_says_so(cli: Cli) -> None:
+    """What has arrived stays so."""
+    cli(*BRIDGED)
+
+    def incoming(*words: str) -> bool:
+        cli("up", "tap0", *words)
+        return bool(json.loads(Path(cli.paths.state, "nics", f"{UUIDS[0]}.json").read_text())["incoming"])
+
+    assert [incoming("--incoming"), incoming("--incoming"), incoming("--arrived"), incoming("--incoming")] == [True, True, False, False]
 
 
 def test_define_again_replaces_and_remove_removes(cli: Cli) -> None:

@@ -1,0 +1,130 @@
+"""Run the site's scripts of endpoint.d for endpoints that have come, have changed or have gone, since they were run last in this boot.
+
+What they were told is kept in /run/netcommon/underlay/told-<netns>.json, and written when all of an endpoint's have ended: who was killed
+before runs them again. Where there are no scripts nothing is kept: those that come later are told all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netcommon.lifecycle import execute
+from netcommon.lifecycle.underlay import RETIRED, known_of, seen, variables
+from netcommon.scripts import site as custom
+from runtime import underlay, underlay_record
+from runtime.errors import RecordTooNew, RecordUnreadable
+from runtime.folder import Folder
+from runtime.jsontext import dumps, versioned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from netcommon.lifecycle.context import Node
+    from netcommon.log import Log
+    from netcommon.scripts.site import Script
+    from runtime.paths import Paths
+    from runtime.underlay import Endpoint, Underlay
+
+FOLDER = "endpoint.d"
+UP, CHANGE, DOWN = "endpoint-up", "endpoint-change", "endpoint-down"
+SCHEMA = 1
+Told = dict[str, "Endpoint"]  #: by address
+
+
+def concerned(paths: Paths, netns: int) -> bool:
+    """Tell whether there are scripts, or were."""
+    folder = Folder.find(f"{paths.state}/{underlay_record.FOLDER}")
+    kept = False
+    if folder is not None:
+        with folder:
+            kept = folder.read(_name(netns), underlay_record.LONGEST) is not None
+    return kept or bool(custom.beside(paths, FOLDER))
+
+
+def tell(node: Node, log: Log) -> None:
+    """Run the scripts for what is other than they were told. A failure is logged, and told no more than any.
+
+    Raises HostRefused where what they were told cannot be written; RecordTooNew, RecordUnreadable where what is known cannot be read.
+    """
+    scripts = custom.beside(node.paths, FOLDER, node.hooks)
+    told = _read(node)
+    if not scripts:
+        _forget(node)
+        return
+    known = known_of(node)
+    there = frozenset(seen(node, execute.once(node))[1])
+    for context, each in _changes(told, known, there):
+        _run(node, scripts, context, each, log)
+        if context == DOWN:
+            del told[each.address]
+        else:
+            told[each.address] = each
+        _write(node, told)
+
+
+def _changes(told: Told, known: Underlay | None, there: frozenset[str]) -> Iterator[tuple[str, Endpoint]]:
+    """Give what scripts are to be told: what has gone comes first. One that is not there yet has not come, one that is retired has gone."""
+    now = {each.address: each for each in (known.endpoints if known is not None else ()) if each.state != RETIRED}
+    for address, before in list(told.items()):
+        if address not in now or _whose(now[address]) != _whose(before):
+            yield DOWN, before
+    for address, each in now.items():
+        if address not in told:
+            if address in there:
+                yield UP, each
+        elif (each.name, each.migrating, each.cluster) != (told[address].name, told[address].migrating, told[address].cluster):
+            yield CHANGE, each
+
+
+def _whose(each: Endpoint) -> tuple[str, str]:
+    return each.instance, each.kind
+
+
+def _run(node: Node, scripts: tuple[Script, ...], context: str, each: Endpoint, log: Log) -> None:
+    said = {
+        "INSTANCE": each.instance,
+        "NETCOMMON_ENDPOINT_KIND": each.kind,
+        "NETCOMMON_ENDPOINT_ADDRESS": each.address,
+        "NETCOMMON_ENDPOINT_NAME": each.name if context != DOWN else "",
+        "NETCOMMON_ENDPOINT_MIGRATING": "yes" if each.migrating else "no",
+    }
+    given = custom.Call(each.address, context, {**said, **variables(node, each.instance, log, cluster=each.cluster)})
+    custom.run_each(scripts, given, node.settings, node.clock.now() + node.settings.hook_timeout, log, False, node.clock.now, node.execute)
+
+
+# -- what they were told
+
+
+def _name(netns: int) -> str:
+    return f"told-{netns}.json"
+
+
+def _read(node: Node) -> Told:
+    """Read it; nothing of another boot, nor of what is none: then they are told all again."""
+    folder = Folder.find(f"{node.paths.state}/{underlay_record.FOLDER}")
+    if folder is None:
+        return {}
+    with folder:
+        data = folder.read(_name(node.identity.netns), underlay_record.LONGEST)
+    try:
+        stored: Mapping[str, object] = versioned(data, SCHEMA) if data is not None else {}
+        listed = stored.get("endpoints", [])
+        if stored.get("boot") != node.identity.boot or not isinstance(listed, list):
+            return {}
+        found = [underlay.Endpoint(**each) for each in listed]
+        return {each.address: each for each in found if all(isinstance(field, str) for field in each[:5])}
+    except (RecordTooNew, RecordUnreadable, TypeError):
+        return {}
+
+
+def _write(node: Node, told: Told) -> None:
+    with Folder.make(f"{node.paths.state}/{underlay_record.FOLDER}") as folder:
+        said = {"schema": SCHEMA, "boot": node.identity.boot, "endpoints": [each._asdict() for each in told.values()]}
+        folder.write(_name(node.identity.netns), dumps(said).encode("ascii") + b"\n")
+
+
+def _forget(node: Node) -> None:
+    folder = Folder.find(f"{node.paths.state}/{underlay_record.FOLDER}")
+    if folder is not None:
+        with folder:
+            folder.remove(_name(node.identity.netns))

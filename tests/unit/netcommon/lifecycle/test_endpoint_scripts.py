@@ -1,0 +1,143 @@
+"""Scripts of endpoint.d: what they are told when an endpoint comes, changes or goes, once, whatever was killed between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netcommon.lifecycle import endpoint_scripts
+from netcommon.lifecycle.endpoint_scripts import concerned, tell
+from netcommon.lifecycle.underlay import hold
+from runtime import underlay
+from tests.support.node_underlay import address, endpoint, join, said
+from tests.support.registry import NODES
+from tests.support.sim import Sim
+
+SCRIPT = """#!/bin/sh
+echo "$1 $2 $INSTANCE $NETCOMMON_ENDPOINT_KIND $NETCOMMON_ENDPOINT_ADDRESS $NETCOMMON_ENDPOINT_NAME \
+${NETCOMMON_ENDPOINT_MIGRATING} ${NETCOMMON_ENDPOINT_CONSOLE_ADDRESS:-none} $NETCOMMON_CONTEXT" >> "$(dirname "$0")/../told"
+"""
+
+
+class Site:
+    """A node whose site has a script."""
+
+    def __init__(self, sim: Sim) -> None:
+        self.sim = sim
+        self.folder = Path(sim.paths.etc, "endpoint.d")
+        self.script()
+
+    def script(self, text: str = SCRIPT, name: str = "50-tell") -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def knows(self, *endpoints: dict[str, Any], made: bool = True) -> None:
+        """Let a registry say that the node has these endpoints."""
+        join(self.sim.paths)
+        underlay.write(self.sim.paths, underlay.underlay_of(NODES[0], "e:1", said(*endpoints)))
+        if made:
+            hold(self.sim.node, self.sim.log)
+
+    def told(self) -> list[str]:
+        """Run them; give what they were told."""
+        tell(self.sim.node, self.sim.log)
+        file = Path(self.sim.paths.etc, "told")
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def site(sim: Sim) -> Iterator[Site]:
+    yield Site(sim)
+
+
+def expected(number: int, context: str, name: str | None = None, migrating: str = "no", now: bool = True) -> str:
+    said = endpoint(number)
+    shown = said["name"] if name is None else name
+    console = address(number) if now else "none"
+    return f"{address(number)} {context} {said['instance']} console {address(number)} {shown} {migrating} {console} {context}"
+
+
+def test_what_comes_changes_and_goes_is_told_once(site: Site) -> None:
+    site.knows(endpoint(0), endpoint(1))
+    assert site.told() == [expected(0, "endpoint-up"), expected(1, "endpoint-up")]
+    assert site.told() == []
+    site.knows(endpoint(0), {**endpoint(1), "name": "", "migrating": True, "state": "retired"})
+    assert site.told() == [expected(1, "endpoint-change", "", "yes", now=False)], "no name leads to one that is retired"
+    site.knows(endpoint(0))
+    assert site.told() == [expected(1, "endpoint-down", "", "yes", now=False)]
+    underlay.remove(site.sim.paths)
+    assert site.told() == [expected(0, "endpoint-down", "", now=False)]
+    assert site.told() == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_guests_of_one_name_each_has_its_own(site: Site, order: int) -> None:
+    """A Ganeti cluster's, and one of the node."""
+    site.knows(*[endpoint(0), endpoint(1, instance="web0", cluster="gnt.example.com")][::order])
+    told = [line.split() for line in site.told()]
+    assert len(told) == 2 and all(line[0] == line[4] == line[7] for line in told)
+
+
+def test_what_is_not_there_yet_has_not_come(site: Site) -> None:
+    site.knows(endpoint(0), made=False)
+    assert site.told() == []
+    site.knows(endpoint(0))
+    assert site.told() == [expected(0, "endpoint-up")]
+
+
+def test_who_was_killed_before_they_had_ended_runs_them_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.knows(endpoint(0), endpoint(1))
+    write: Callable[..., None] = endpoint_scripts._write
+
+    def killed(node: Any, told: Any) -> None:
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        write(node, told)
+
+    monkeypatch.setattr(endpoint_scripts, "_write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        site.told()
+    monkeypatch.undo()
+    assert [line.split()[0] for line in site.told()] == [address(0), address(1), address(1)]
+
+
+def test_after_a_boot_all_is_told_again(site: Site) -> None:
+    site.knows(endpoint(0))
+    site.told()
+    site.sim.reboot()
+    assert site.told() == []
+    hold(site.sim.node, site.sim.log)
+    assert site.told() == [expected(0, "endpoint-up")]
+
+
+def test_without_scripts_nothing_is_kept_and_those_that_come_are_told_all(site: Site) -> None:
+    netns = site.sim.host.identity().netns
+    site.knows(endpoint(0))
+    site.told()
+    (site.folder / "50-tell").unlink()
+    assert concerned(site.sim.paths, netns)
+    assert site.told() == [] and not concerned(site.sim.paths, netns)
+    site.script()
+    assert concerned(site.sim.paths, netns) and site.told() == [expected(0, "endpoint-up")]
+
+
+def test_one_that_fails_is_said_and_keeps_nothing_from_being_told(site: Site) -> None:
+    site.script("#!/bin/sh\necho no\nexit 3\n", "10-fails")
+    site.knows(endpoint(0))
+    assert site.told() == [expected(0, "endpoint-up")] and site.told() == []
+    assert any("10-fails" in line and "3" in line for line in site.sim.lines)
+
+
+def test_what_is_kept_and_cannot_be_read_is_told_again(site: Site) -> None:
+    site.knows(endpoint(0))
+    site.told()
+    (kept,) = Path(site.sim.paths.state, "underlay").glob("told-*.json")
+    for text in ("{", '{"schema": 1, "endpoints": 7}', kept.read_text().replace('"kind"', '"sort"')):
+        kept.write_text(text)
+        assert site.told() == [expected(0, "endpoint-up")]
