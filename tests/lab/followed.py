@@ -19,12 +19,11 @@ RESETS, BOOTED, ANSWERED = 4, 40.0, 10.0
 
 
 class Guest(NamedTuple):
-    """Describe an instance. ``told``: Ganeti says on the target of a migration that it comes."""
+    """Describe an instance. ``mac``: of its first NIC."""
 
     instance: str
     mac: str
     nics: tuple[str, ...]
-    told: bool
 
     @property
     def name(self) -> str:
@@ -147,7 +146,7 @@ class Followed:
             wrong = [each for each in said[began:] if each.rcode not in ("NOERROR", "NXDOMAIN") or len(each.addresses) > 1]
             if name == guest.name:  # it begins, ends, stays, or leads from one address to another one at once
                 right = len(found) == 1 or (len(found) == 2 and (moves or () in found))
-            elif name == guest.moving and comes and (guest.told or len(found) > 1):
+            elif name == guest.moving and comes:
                 right = len(found) == 3 and found[0] == found[2] == () and self.on(found[1][0], comes)
                 right = right and (not moves or found[1] == self.now(guest.name))
             else:

@@ -52,9 +52,8 @@ ALL = Guest(
         "mode=routed,link=gntroute,ip=10.77.31.50,mac=ae:77:0a:4d:1f:32",
         "mode=openvswitch,link=ovs0,vlan=.10,mac=aa:77:0a:4d:02:32",
     ),
-    told=True,
 )
-ROUTED = Guest(f"inst2{DOMAIN}", "ae:77:0a:4d:1f:3c", ("mode=routed,link=gntroute,ip=10.77.31.60,mac=ae:77:0a:4d:1f:3c",), told=False)
+ROUTED = Guest(f"inst2{DOMAIN}", "ae:77:0a:4d:1f:3c", ("mode=routed,link=gntroute,ip=10.77.31.60,mac=ae:77:0a:4d:1f:3c",))
 GUESTS = (ALL, ROUTED)
 RENAMED = ROUTED._replace(instance=f"inst3{DOMAIN}")
 
@@ -115,8 +114,7 @@ class Named(Followed):
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as done,
         ):
             until("its QEMU is on the target", LONGEST, lambda: bool(target.qemu(guest.instance)), 0.02)
-            if guest.told:
-                until("the name of the migration is there", LONGEST, lambda: bool(self.now(guest.moving)), 0.02)
+            until("the name of the migration is there", LONGEST, lambda: bool(self.now(guest.moving)), 0.02)
             target.signal(signal.SIGKILL, target.qemu(guest.instance))
         if not done.returncode:
             raise Failed(f"Ganeti has migrated {guest.instance}, though its QEMU was killed")
