@@ -43,7 +43,7 @@ def always(cloud: MockCloud, commits: UnderlayCommits) -> list[str]:
 
 
 def _once(cloud: MockCloud, has: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """One address, one node."""
+    """Say which addresses are there on two nodes."""
     where: dict[str, str] = {}
     for uuid, addresses in has.items():
         for address in sorted(addresses):
@@ -53,7 +53,7 @@ def _once(cloud: MockCloud, has: Mapping[str, Collection[str]]) -> Iterator[str]
 
 
 def _led_to(cloud: MockCloud, commits: UnderlayCommits, has: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """What a name leads to is there on its node: by the registry, and by each name server, also one that is out of reach and behind.
+    """Say which names lead to nothing on their node: by the registry, and by each name server, also one that is out of reach and behind.
 
     A node that is off has nothing, nor one that has booted, until its agent has made what is its own; one that was forgotten is another.
     """
@@ -82,7 +82,7 @@ def settled(cloud: MockCloud, commits: UnderlayCommits) -> list[str]:
 
 
 def _on_nodes(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
-    """Each node has its own address, those of endpoints, and an unreachable route for the rest of its prefix; and nothing else.
+    """Say where a node has not its own address, those of endpoints, and an unreachable route for the rest; or anything else.
 
     Where all prefixes are given out a node joins without one, and has nothing.
     """
@@ -104,7 +104,7 @@ def _on_nodes(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
 
 
 def _own_addresses(cloud: MockCloud, uuid: str, commits: UnderlayCommits, wanted: Mapping[str, bool]) -> Iterator[str]:
-    """The node has these addresses, of each of which is said whether it is deprecated: the node begins nothing from those of endpoints."""
+    """Give a node's addresses, and whether each is deprecated: the node begins nothing from those of endpoints."""
     machine, has = cloud.nodes[uuid], _addresses(cloud.nodes[uuid], commits.underlay or {})
     yield from (f"{address} is not there on {machine.name}" for address in sorted(wanted.keys() - has.keys()))
     yield from (f"{address} is left on {machine.name}" for address in sorted(has.keys() - wanted.keys()))
@@ -116,7 +116,7 @@ def _own_addresses(cloud: MockCloud, uuid: str, commits: UnderlayCommits, wanted
 def _told(
     commits: UnderlayCommits, machine: MockNode, network: IPv6Network | None, endpoints: Iterable[tuple[Object, Object]]
 ) -> Iterator[str]:
-    """What custom scripts and others read of the node's underlay is what the registry has: prefix, instances, kinds, addresses, names."""
+    """Say where custom scripts and others read otherwise of a node's underlay than the registry has it: prefix, instances, kinds, names."""
     zone = (commits.underlay or {}).get("zone", "")
     names = {value["address"]: key.split("/", 2)[2] for key, value in commits.state.items() if key.startswith(f"names/{zone}/")}
     wanted = [
@@ -156,7 +156,7 @@ def _free(commits: UnderlayCommits) -> int:
 
 
 def _resting(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
-    """Nothing waits for anything any more, but for the end of its quarantine."""
+    """Say what waits for anything else than the end of its quarantine."""
     now, underlay = cloud.registry.now, commits.underlay or {}
     ttl = float(underlay.get("ttl", TTL))
     rests = max(float(underlay.get("minimum_age", AGE)), ttl)
@@ -173,7 +173,7 @@ def _resting(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
 
 
 def _named(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
-    """The names of a guest that runs lead to its node, none to a migration, and none is of an instance that is gone."""
+    """Say which names of guests that run lead elsewhere, which lead to a migration, and which are of instances that are gone."""
     zone = (commits.underlay or {}).get("zone", "")
     names = {key.split("/", 2)[2]: name for key, name in commits.state.items() if key.startswith(f"names/{zone}/")}
     items = {each["nic"]["uuid"]: each for each in cloud.registry.client().all("nics", belongs="instance")}
@@ -206,7 +206,7 @@ def _named(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
 
 
 def _served(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
-    """Each name server has the registry's names, and says so."""
+    """Say which name servers have other names than the registry, or say another generation."""
     zone = (commits.underlay or {}).get("zone", "")
     if cloud.own.names is None or not zone:
         return

@@ -29,7 +29,7 @@ ANSWER = 0.0005, 0.3  #: seconds until the registry notes what a server has: the
 
 
 class NameService:
-    """The name servers of a cloud, which are there whoever publishes. ``now``: seconds since the epoch, by the registry's clock."""
+    """Hold the name servers of a cloud, which are there whoever publishes. ``now``: seconds since the epoch, by the registry's clock."""
 
     def __init__(self, number: int, chance: Random, now: Callable[[], float]) -> None:
         self.servers = {f"names{place + 1}": MockNameServer(f"names{place + 1}", self._seen) for place in range(number)}
@@ -68,7 +68,7 @@ class NameService:
 
 
 class _Owed(NamedTuple):
-    """What a server has, of which the registry does not know yet."""
+    """Hold what a server has, of which the registry does not know yet."""
 
     found: Published
 

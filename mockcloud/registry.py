@@ -172,7 +172,7 @@ def socket_of(url: str) -> str:
 
 
 class MockRegistry(Reached):
-    """A registry's service. ``path``: of its file, MEMORY for none; one that is there is gone on with.
+    """Be a registry's service. ``path``: of its file, MEMORY for none; one that is there is gone on with.
 
     ``servers``: how many name servers have the names of an underlay.
     """

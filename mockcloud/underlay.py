@@ -86,7 +86,7 @@ def forgotten(cloud: MockCloud, node: str) -> None:
 
 
 class Struck(HostRefused):
-    """A fault has begun, though not all of it could be done."""
+    """Say that a fault has begun, though not all of it could be done."""
 
 
 def _let_go(cloud: MockCloud, node: str) -> None:

@@ -26,7 +26,7 @@ K = TypeVar("K", str, tuple[str, str])
 
 
 class UnderlayCommits:
-    """What the commits so far have made. ``now``: seconds since the epoch, by the registry's clock; ``led``: gives until when a name server
+    """Hold what commits have made. ``now``: seconds since the epoch, by the registry's clock; ``led``: gives until when a name server
     has led to an address, infinity as long as one does.
 
     ``given``: by address whose it is: key, kind and node, as long as its prefix is that node's; ``steps``: how often placements changed.
@@ -114,7 +114,7 @@ class UnderlayCommits:
     # -- prefixes
 
     def _of_prefix(self, key: str, before: Object | None, after: Object | None) -> Iterator[str]:
-        """One prefix, one node; none is another one's before its quarantine is over."""
+        """Hold to it that one prefix is of one node, and another one's only when its quarantine is over."""
         node = key.partition("/")[2]
         if after is None:
             freed, until = (before or {}).get("freed", 0.0), (before or {}).get("until", 0.0)
@@ -143,7 +143,7 @@ class UnderlayCommits:
     # -- endpoints
 
     def _of_placement(self, key: str, before: Object | None, after: Object | None) -> Iterator[str]:
-        """No address is given twice, none counts as there that its node has not confirmed, and none is forgotten before its time."""
+        """Hold to it that no address is given twice, counts as there unconfirmed, or is forgotten too early."""
         self.steps += 1
         old = {each["address"]: each for each in _endpoints(before)}
         new = {each["address"]: each for each in _endpoints(after)}
@@ -187,7 +187,7 @@ class UnderlayCommits:
             yield from self._rested(before, "is told to go")
 
     def _rested(self, each: Object, how: str) -> Iterator[str]:
-        """An address rests until nobody can know it any more."""
+        """Hold to it that an address rests until nobody can know it any more."""
         now, address = self._now(), each["address"]
         if now < each.get("since", 0.0) + self.rests:
             yield f"{address} {how} before its time: {now - each.get('since', 0.0):g} s after it was retired"
@@ -218,7 +218,7 @@ class UnderlayCommits:
     # -- names
 
     def _of_change(self, key: str, before: Mapping[str, Object | None], after: Object | None) -> Iterator[str]:
-        """Each change of a name has a generation of its zone; none goes of a guest that is somewhere."""
+        """Hold to it that each change of a name has a generation of its zone; none goes of a guest that is somewhere."""
         zone_key, was = f"zones/{key.split('/')[1]}", before[key]
         zone = self.state.get(zone_key, {})
         if zone_key not in before or _generation(zone) <= _generation(before[zone_key]):
@@ -232,7 +232,7 @@ class UnderlayCommits:
                 yield f"{key} goes, and its guest is somewhere"
 
     def _of_names(self, before: Mapping[str, Object | None], changed: Mapping[str, Object | None]) -> Iterator[str]:
-        """Each name leads to one address, of an endpoint of its instance that is there."""
+        """Hold to it that each name leads to one address, of an endpoint of its instance that is there."""
         of: dict[Instance, None] = {}
         for key in changed:
             for value in (before[key], changed[key]):

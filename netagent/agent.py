@@ -341,7 +341,7 @@ class Agent:
         return Changed(((INSTANCE, instance),))
 
     def _process_began(self, _name: str) -> None:
-        """A QEMU of Ganeti's has written its process id, or that was removed: a guest is on its way here, perhaps, or is not any more."""
+        """Hear that a QEMU of Ganeti's has written its process id, or that was removed: a guest comes here, or does not any more."""
         self._joined.underlaid()
 
     # -- from time to time

@@ -184,7 +184,7 @@ def instances(paths: Paths) -> list[str]:
 
 
 def processes(paths: Paths) -> list[str]:
-    """The instances that have a process id file here."""
+    """Give the instances that have a process id file here."""
     folder = _folder(paths, "pid")
     if folder is None:
         return []

@@ -21,7 +21,7 @@ LONGEST = 1 << 24  #: bytes
 
 
 class UnderlayRecord(NamedTuple):
-    """The operations of the underlay on record, as JSON has them. ``generation``: that of the known value that they were made by.
+    """Hold the operations of the underlay on record, as JSON has them. ``generation``: that of the known value that they were made by.
 
     ``pending``: names (Operation.identity) those that were never there yet, since their first making has failed or was cut short. Versions
     that know nothing of it take them for made.

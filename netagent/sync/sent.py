@@ -29,7 +29,7 @@ class Aside(NamedTuple):
 
 
 class Looking(NamedTuple):
-    """A look that is under way.
+    """Hold a look that is under way.
 
     ``owning``: for a change of what is wanted, not for reports; ``stray``: for a registry that does not know the node.
     """

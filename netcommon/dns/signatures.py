@@ -23,7 +23,7 @@ UNSIGNED = 99  #: messages one after the other (RFC 8945, 5.3.1)
 
 
 class Unsigned(Exception):
-    """A message without a signature came where there must be one. ``rcode``: what it says in its header, an error or NOERROR."""
+    """Say that a message without a signature came where there must be one. ``rcode``: what it says in its header, an error or NOERROR."""
 
     def __init__(self, text: str, rcode: int) -> None:
         super().__init__(text)

@@ -51,7 +51,7 @@ class DeviceAddress(DeviceAddressFields, Operation):
         return [made._replace(found=found)]
 
     def _there(self, view: View) -> Address | None:
-        """The same address on the device, whosever it is. Of IPv6 it is there once, whatever its length: the kernel would change that."""
+        """Give the same address on the device, whose ever. Of IPv6 it is there once, whatever its length: the kernel would change that."""
         like = (one for one in view.addresses(self.ifindex) if (one.family, one.address) == (self.family, self.address))
         return next((one for one in like if self.family == AF_INET6 or one.length == self.length), None)
 

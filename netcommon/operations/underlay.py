@@ -66,7 +66,7 @@ class NodeAddress(NodeAddressFields, Operation):
         return [made._replace(found=found)]
 
     def _there(self, view: View) -> Address | None:
-        """The same address on the device, whosever it is, and of whichever length."""
+        """Give the same address on the device, whosever it is, and of whichever length."""
         return next((one for one in view.addresses(self.ifindex) if one.address == self.address and one.family == AF_INET6), None)
 
     def _is_ours(self, there: Address) -> bool:

@@ -122,7 +122,7 @@ class Given(NamedTuple):
 
 
 class NodePrefix(NamedTuple):
-    """The /64 of a node. ``next``: the number of the next endpoint in it; it never goes back, and ends with LAST.
+    """Hold the /64 of a node. ``next``: the number of the next endpoint in it; it never goes back, and ends with LAST.
 
     ``generation``: advanced whenever the node is told something else of its underlay. ``freed``: when the node was forgotten, 0 where it
     was not; ``until``: the prefix is nobody else's before.
@@ -218,7 +218,7 @@ class Said(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The latest that a node has said of its addresses, of those in its prefix. ``epoch``: in which that was.
+    """Hold the latest that a node has said of its addresses, of those in its prefix. ``epoch``: in which that was.
 
     ``had``: endpoints that it has had before that epoch, and of which no placement is left or made again yet: they stay there.
     """
@@ -236,7 +236,7 @@ class Opened(NamedTuple):
 
 
 class Stranger(NamedTuple):
-    """The /64 that a node says it has which the registry does not know; it is nobody else's. ``time``: when it has said so."""
+    """Hold the /64 that a node says it has which the registry does not know; it is nobody else's. ``time``: when it has said so."""
 
     prefix: str
     time: float

@@ -27,7 +27,7 @@ LATE = 0.001  #: seconds that a question may be early
 
 
 class Asked:
-    """What one name's answers were."""
+    """Hold what one name's answers were."""
 
     def __init__(self, name: str) -> None:
         self.name, self.last, self.at, self.longest = name, ("", ()), 0.0, 0.0

@@ -119,7 +119,7 @@ def held(node: Member) -> list[str]:
 
 
 class Said(NamedTuple):
-    """What was answered of a name from a moment on."""
+    """Give what was answered of a name from a moment on."""
 
     at: float
     rcode: str
@@ -127,7 +127,7 @@ class Said(NamedTuple):
 
 
 class Answers:
-    """What tests.lab.asking tells of names. Times are time.monotonic."""
+    """Give what tests.lab.asking tells of names. Times are time.monotonic."""
 
     def __init__(self, wire: Node, names: Sequence[str]) -> None:
         command = wire.command(str(VENV / "bin/python"), "-c", HERE, SERVER, *names)

@@ -92,7 +92,7 @@ def test_what_is_over_goes_and_nothing_else(here: Node) -> None:
 
 
 def test_addresses_by_hand_count_and_stay_as_they_are(here: Node) -> None:
-    """Of another length than ours, and neither deprecated nor without a route, as an administrator adds one; also in the place of ours."""
+    """Take one of another length than ours, neither deprecated nor without a route, as people add one; also in the place of ours."""
 
     def by_hand(of: str) -> list[str]:
         return [line.strip() for line in run("ip", "-6", "address", "show", "dev", "lo").splitlines() if f" {of}/" in line]

@@ -44,7 +44,7 @@ def seen(registry: Registry) -> Seen:
 
 @pytest.fixture
 def nic() -> dict[str, str]:
-    """The guest's NIC, where a test does not say which."""
+    """Give the guest's NIC, where a test does not say which."""
     return BRIDGED
 
 

@@ -31,7 +31,7 @@ def registry(tmp_path: Path, server: NameServer) -> Iterator[Registry]:
 
 @pytest.fixture
 def kind() -> type[Plain]:
-    """Who moves the guest, where a test does not say it."""
+    """Move the guest by this, where a test does not say it."""
     return Plain
 
 

@@ -1,4 +1,4 @@
-"""What the registry's unit allows is enough to publish the names of an underlay."""
+"""Publish by what the registry's unit allows the names of an underlay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is alike on many nodes of one process is there once: rules of packet filters, and paths of settings, what a service can do."""
+"""Keep what is alike on many nodes of one process is there once: rules of packet filters, and paths of settings, what a service can do."""
 
 from __future__ import annotations
 

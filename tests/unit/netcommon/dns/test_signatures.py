@@ -119,7 +119,7 @@ def test_messages_between_two_signatures_may_be_unsigned(transferred: Callable[[
 def test_an_unsigned_first_message_is_refused_by_any_dnspython(
     transferred: Callable[[Answer], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of dnspython 2.3 the reader of transfers does not look at that."""
+    """Go by our own look: of dnspython 2.3 the reader of transfers does not look at that."""
     monkeypatch.setattr(dns.xfr.Inbound, "_check_tsig", lambda *_given: None, raising=False)
 
     def answer(asked: dns.message.Message) -> Iterator[bytes]:

@@ -70,7 +70,7 @@ def test_it_does_not_come(site: Web) -> None:
 
 
 def test_it_comes_to_a_node_that_had_it_before(site: Web) -> None:
-    """What that says of its NIC is of before."""
+    """Take what that says of its NIC as of before."""
     site.says(1, site.web, "stopped")
     arrives(site)
     site.says(0, site.web, "")
