@@ -45,6 +45,7 @@ class Wishes:
         self._again = min(AGAIN, every)
         self._held = Held()
         self._tried: dict[str, Tried] = {}  # NICs that were found otherwise than they are wanted, and with what that was tried
+        self._early: dict[str, None] = {}  # NICs that were looked at before the stream had told what came since an earlier run
         self._waiting: dict[str, Beside] = {}  # NICs that may be ours no more, or are, when all of a commit is told
         self._unsure: dict[Key, None] = {}  # what is to be looked for on disk
         self._parts = False  # what lies on disk in part is to be looked for
@@ -108,6 +109,8 @@ class Wishes:
         if found.first:
             self._check_all()
             self._parts = True
+            early, self._early = self._early, {}
+            yield from (uuid for uuid in early if uuid in self._inbox.nics)
 
     def _set_networks(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
@@ -136,7 +139,10 @@ class Wishes:
 
         What is known from an earlier run of the agent counts as soon as the stream has told what came since: what is in force may be newer.
         """
-        for uuid, local in nics.items() if self._inbox.current else ():
+        if not self._inbox.current:
+            self._early |= dict.fromkeys(nics)  # they are looked at again then
+            return
+        for uuid, local in nics.items():
             own = self._inbox.nics.get(uuid)
             if own is None:
                 continue

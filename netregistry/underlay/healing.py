@@ -87,8 +87,8 @@ def lost(draft: Draft, node: str, prefix: NodePrefix, had: Iterable[Had]) -> tup
 def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float, served: bool) -> tuple[Placement, dict[str, Confirmed]]:
     """Give a placement with the endpoints that nodes have had of it before a restore, and what else these have said then.
 
-    ``nodes``: those that say anything of its guest. A node says first what it has, and then of which guests: until that was said, or a
-    while is over, an endpoint stays as it is.
+    ``nodes``: those that are alive and say anything of its guest. A node says first what it has, and then of which guests: until that was
+    said, or a while is over, an endpoint stays as it is.
     """
     known = {each.address for each in before.endpoints}
     found = [each for each in before.endpoints if _is_in(draft.get(keys.prefix(each.node)), each.address)]

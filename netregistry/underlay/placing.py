@@ -71,7 +71,8 @@ class Placing:
         if any(keys.speakers(node) in draft.view.unreadable for node in guest.nodes):
             return  # nobody knows what is to speak for it
         world = self._world(underlay)
-        found, left = healing.regained(draft, before, guest.nodes, underlay.rests, world.served)
+        heard = (*guest.running, *guest.incoming, *guest.stopped)
+        found, left = healing.regained(draft, before, heard, underlay.rests, world.served)
         begun = before if found == before else found._replace(generation=before.generation + 1)
         after = saga.step(begun, guest, world)
         for node, said in left.items():

@@ -69,6 +69,20 @@ def test_what_a_node_has_is_taken_as_it_is(site: Site) -> None:
     assert site.prefix(0).generation > 9
 
 
+def test_a_node_that_has_no_lease_yet_is_waited_for(site: Site) -> None:
+    """An agent reports before its stream has begun, with which its lease does."""
+    nic = site.guest("web1")
+    restored(site)
+    site.dies(0)
+    one = had(site, 0, "web1", 5)
+    first_word(site, 0, one)
+    site.says(0, nic, "running")
+    assert states(site, "web1") == [] and addresses(site, 0) == [one["address"]]
+    site.lives(0)
+    site.says(0, nic, "running")
+    assert states(site, "web1") == [(one["address"], "there")]
+
+
 def test_one_that_is_not_there_at_the_moment_has_no_name_before_it_is(site: Site) -> None:
     nic = site.guest("web1")
     restored(site)
