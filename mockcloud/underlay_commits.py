@@ -37,6 +37,7 @@ class UnderlayCommits:
         self.state: dict[str, Object] = {}
         self.given: dict[str, tuple[str, str, str]] = {}
         self.steps = 0
+        self._restored = False  # nodes may have what this registry knows by their word alone
         self._named: dict[Instance, set[str]] = {}  # keys of the names of each instance
         self._leads: dict[str, set[str]] = {}  # keys of the names that lead to each address
 
@@ -48,6 +49,7 @@ class UnderlayCommits:
         now = {key: json.loads(value) for key, value in items if key.partition("/")[0] in KINDS}
         if now == self.state:
             return
+        self._restored = bool(self.state)
         self.state, self._named, self._leads = now, {}, {}
         self.given = {}
         for key, value in now.items():
@@ -170,7 +172,8 @@ class UnderlayCommits:
         if address in self.given:
             yield f"{address} is given a second time, to {key}; it was of {self.given[address][0]}"
         self.given[address] = key, each["kind"], node
-        if _state(each) != "wanted":
+        told = self._restored and address in self._confirmed(node).get("addresses", ())  # by the registry that was there before
+        if _state(each) != "wanted" and not told:
             yield f"{address} is {_state(each)} before its node was told"
 
     def _of_step(self, before: Object, after: Object) -> Iterator[str]:
