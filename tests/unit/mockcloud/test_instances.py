@@ -692,7 +692,8 @@ def test_the_checker_sees_it(cloud: MockCloud, harm: str) -> None:
     if harm == "record":
         (folder / "run/netcommon/nics" / f"{uuid}.json").unlink()
     elif harm == "report":
-        cloud.registry.client().change("POST", f"nodes/{FIRST}/fence", match="*", force=True)
+        client = cloud.registry.client()
+        client.change("POST", f"nodes/{FIRST}/fence", match=client.get(f"nodes/{FIRST}").body["revision"], force=True)
     elif harm == "device":
         node.host.remove_link("tap0")
     elif harm == "tap":
