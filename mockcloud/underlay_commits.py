@@ -236,11 +236,8 @@ class UnderlayCommits:
 
     def _of_names(self, before: Mapping[str, Object | None], changed: Mapping[str, Object | None]) -> Iterator[str]:
         """Hold to it that each name leads to one address, of an endpoint of its instance that is there."""
-        of: dict[Instance, None] = {}
-        for key in changed:
-            for value in (before[key], changed[key]):
-                if value is not None and key.startswith(("names/", "endpoints/")):
-                    of[_instance(value)] = None
+        of_names = [key for key in changed if key.startswith(("names/", "endpoints/"))]
+        of = dict.fromkeys(_instance(value) for key in of_names for value in (before[key], changed[key]) if value is not None)
         for instance in of:
             placement = self._placement(instance)
             there = {each["address"]: each for each in _endpoints(placement)}
