@@ -104,13 +104,17 @@ TABLE: Sequence[Row] = (
     *(
         Row(
             REAL,
-            (how, (("index", "tap0"),)),
-            r"test_ovs_limits\.py::.* \(ovs_world\)",
+            (how, (("index", tap),)),
+            tests,
             "end",
             "ovs-vswitchd puts limits on a device once more when it has written down what it has done",
             by_chance=True,
         )
         for how in ("Gone", "Changed")
+        for tap, tests in (
+            ("tap0", r"test_ovs_limits\.py::.* \(ovs_world\)"),
+            ("tap1", r"test_side_by_side\.py::test_ports_with_limits_and_anothers \(ovs_world\)"),
+        )
     ),
     Row(
         REAL,
