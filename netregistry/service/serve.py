@@ -28,6 +28,7 @@ from netregistry.service.publishing import Publishing
 from netregistry.service.registry import Registry
 from netregistry.service.streams import PARTS
 from netregistry.service.tls import Door, Listening, listened
+from netregistry.stores.base import Unavailable
 from netregistry.stores.etcd import EtcdStore
 from netregistry.stores.files import swept
 from netregistry.stores.opening import opened
@@ -72,10 +73,18 @@ def run(
     store = opened(where)
     try:
         if isinstance(store, SqliteStore):
-            deposed(store)  # one process alone has the file: who led was killed
+            _depose(store, log)
         asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front, publisher))
     finally:
         store.close()
+
+
+def _depose(store: SqliteStore, log: Log) -> None:
+    """Let this process lead at once: it alone has the file, so who led was killed. What cannot be written down now ends by itself."""
+    try:
+        deposed(store)
+    except Unavailable as error:
+        log.warning(f"who led before cannot be said to be gone, so nobody leads until its lease is over: {error}")
 
 
 async def _run(
