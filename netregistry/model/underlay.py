@@ -298,11 +298,15 @@ class Name(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Up to which generation a name server has a zone, and since when."""
+    """Hold up to which generation a name server has a zone, and since when; -1: nobody knows what it has.
+
+    ``epoch``: of the registry that has seen it. In another one nothing is known: a copy may be of before what the server has.
+    """
 
     server: str
     generation: int
     time: float
+    epoch: str = ""
 
 
 class Zone(NamedTuple):
@@ -311,7 +315,7 @@ class Zone(NamedTuple):
     generation: int = 0
     published: tuple[Published, ...] = ()
 
-    @property
-    def behind(self) -> tuple[Published, ...]:
-        """Give the servers that do not have it as it is."""
-        return tuple(each for each in self.published if each.generation < self.generation)
+    def behind(self, epoch: str, generation: int | None = None) -> tuple[Published, ...]:
+        """Give the servers of which nobody knows in an epoch that they have it as it is, or as it was up to a generation."""
+        needed = self.generation if generation is None else min(generation, self.generation)  # of another zone than now, it may be of any
+        return tuple(each for each in self.published if each.epoch != epoch or each.generation < needed)

@@ -67,7 +67,7 @@ class Naming:
         self._registry.catch_up()
         view = self._registry.local.view
         underlay, others = view.underlay, published.others(view)
-        behind = [zone for zone, each in others.items() if any(one.server == server for one in each.behind)]
+        behind = [zone for zone, each in others.items() if any(one.server == server for one in each.behind(view.epoch))]
         if underlay is None:
             return ()
         made = ((zone, others[zone].generation, published.names(view, zone, self._virtual)) for zone in behind)

@@ -158,11 +158,10 @@ class Placing:
         draft, wanted = self._draft, keys.zone(underlay.zone)
         zone: Zone = draft.get(wanted) or Zone()
         others: list[Zone] = [draft.get(key) for key in draft.view.all("zones") if key != wanted]
-        left = any(each.behind for each in others)  # a name server may have names of a zone of before, that lead anywhere
+        left = any(each.behind(draft.view.epoch) for each in others)  # a name server may have names of a zone of before, that lead anywhere
 
         def cleared(generation: int) -> bool:
-            needed = min(generation, zone.generation)  # of another zone than now, it may be of any
-            return not left and all(each.generation >= needed for each in zone.published)
+            return not left and not zone.behind(draft.view.epoch, generation)
 
         return saga.World(
             there=self._there,

@@ -75,19 +75,22 @@ def identified(view: View, _now: float) -> Commit | None:
     return Commit((Expect(key, 0),), (Put(key, dump(RegistryId(registry_id(view)))),))
 
 
-def servers(view: View, there: Iterable[str], now: float) -> Commit | None:
+def servers(view: View, those: Iterable[str], now: float) -> Commit | None:
     """Give the commit by which the zone is published by these servers, and by no others; None where it is so.
 
-    One that is new has nothing yet. For one that is no more nobody waits, neither for a zone that was the underlay's before.
+    Of one that is new nobody knows what it has, nor of any in a new epoch. For one that is no more nobody waits, neither for a zone that
+    was the underlay's before.
     """
     if view.underlay is None:
         return None
-    wanted, servers = view.underlay.zone, tuple(there)
+    wanted, servers = view.underlay.zone, tuple(those)
     changed = dict[str, Zone]()
     for zone in dict.fromkeys((*([wanted] if wanted else []), *others(view))):
         before: Zone = view.get(keys.zone(zone)) or Zone()
-        known = {each.server: each for each in before.published}
-        after = tuple(known.get(server) or Published(server, 0, now) for server in servers if zone == wanted or server in known)
+        were = {each.server for each in before.published}
+        known = {each.server: each for each in before.published if each.epoch == view.epoch}
+        there = [server for server in servers if zone == wanted or server in were]
+        after = tuple(known.get(server) or Published(server, -1, now, view.epoch) for server in there)
         if set(after) != set(before.published):
             changed[zone] = before._replace(published=after)
     return _put(view, changed) if changed else None
@@ -104,10 +107,13 @@ def noted(view: View, server: str, zone: str, generation: int, now: float) -> Co
     before: Zone | None = view.get(keys.zone(zone))
     if view.underlay is None or before is None or generation > before.generation:
         return None
-    after = tuple(
-        Published(server, generation, now) if each.server == server and each.generation < generation else each for each in before.published
-    )
+    made = Published(server, generation, now, view.epoch)
+    after = tuple(made if each.server == server and _is_news(made, each) else each for each in before.published)
     return _put(view, {zone: before._replace(published=after)}) if after != before.published else None
+
+
+def _is_news(made: Published, before: Published) -> bool:
+    return before.epoch != made.epoch or before.generation < made.generation
 
 
 def _put(view: View, zones: Mapping[str, Zone]) -> Commit:

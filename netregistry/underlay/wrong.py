@@ -72,7 +72,7 @@ def _none_given(draft: Draft, placement: Placement, node: str, kinds: tuple[str,
 def of_zones(view: View) -> Iterator[str]:
     """Say which name servers may have names yet of zones that were the underlay's before."""
     for zone, there in sorted(published.others(view).items()):
-        for each in there.behind:
+        for each in there.behind(view.epoch):
             which = f"zone {zone}, which was the underlay's, is not emptied at DNS server {each.server}"
             at = f"it is at generation {each.generation} there, and to be at {there.generation}"
             yield f"{which}: {at}; what is retired waits: netcommon registry underlay quarantine --release {zone} waits no longer"

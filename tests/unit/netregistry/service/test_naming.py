@@ -75,7 +75,7 @@ def test_only_who_leads_publishes() -> None:
     world.lead()
     wanted = world.naming.wanted()
     assert wanted is not None and wanted.names == {} and (wanted.zone, wanted.prefix, wanted.ttl) == (ZONE, SITE, 10)
-    assert world.at(a=0), "what is retired from now on waits for it"
+    assert world.at(a=-1), "what is retired from now on waits for it"
 
 
 def test_what_is_wanted_is_one_object_for_one_generation() -> None:
@@ -117,7 +117,7 @@ def test_nobody_waits_for_a_server_that_is_no_more() -> None:
     world.lead()
     world.naming.wanted()
     Naming(world.service, ("b", "c")).settle()
-    assert world.at(b=0, c=0)
+    assert world.at(b=-1, c=-1)
     Naming(world.service, ()).settle()
     assert world.at()
 

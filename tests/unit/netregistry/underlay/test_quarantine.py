@@ -43,7 +43,7 @@ def first(site: Site) -> Endpoint | None:
 def publishes(site: Site, **servers: int) -> None:
     key = keys.zone(ZONE)
     zone: Zone = site.local.view.get(key) or Zone()
-    found = tuple(Published(server, generation, site.time) for server, generation in servers.items())
+    found = tuple(Published(server, generation, site.time, site.local.view.epoch) for server, generation in servers.items())
     site.store.commit((), (Put(key, dump(zone._replace(published=found))),))
     site.local.catch_up()
 
@@ -104,6 +104,23 @@ def test_every_name_server_has_the_zone_without_it_and_the_ttl_is_over(site: Sit
     each = first(site)
     assert each is not None and each.state == "retired", "resolvers may remember it"
     site.passes(1)
+    each = first(site)
+    assert each is not None and each.state == "leaving"
+
+
+def test_after_a_restore_nobody_knows_what_a_name_server_has(site: Site) -> None:
+    """Wait until it has the zone in this epoch: the copy may be of before it was told names that it has still."""
+    publishes(site, ns1=0)
+    moved(site)
+    publishes(site, ns1=3)
+    site.local.view.epoch = "second"
+    site.passes(1)
+    site.passes(2 * RESTS)
+    each = first(site)
+    assert each is not None and (each.state, each.cleared) == ("retired", 0.0)
+    publishes(site, ns1=3)
+    site.passes(1)
+    site.passes(TTL)
     each = first(site)
     assert each is not None and each.state == "leaving"
 

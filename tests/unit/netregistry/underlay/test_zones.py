@@ -29,7 +29,7 @@ def site() -> Site:
 
 def publishes(site: Site, name: str, **servers: int) -> None:
     zone = at(site, name)
-    found = tuple(Published(server, generation, site.time) for server, generation in servers.items())
+    found = tuple(Published(server, generation, site.time, site.local.view.epoch) for server, generation in servers.items())
     site.store.commit((), (Put(keys.zone(name), dump(zone._replace(published=found))),))
     site.local.catch_up()
     site.passes(0)
