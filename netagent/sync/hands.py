@@ -8,7 +8,7 @@ from netagent.sync.became import Did, Left
 from netagent.sync.jobs import NETWORK, NIC
 from netagent.sync.laid import DropUnderlay, SetUnderlay
 from netagent.sync.messages import Apply, Check, Drop, DropNetwork, Keep, Retain, SetNetwork
-from netagent.sync.reading import note
+from netagent.sync.reading import Lie, note, revision_of
 from netcommon.lifecycle.push import (
     IsUp,
     as_kept,
@@ -23,7 +23,7 @@ from netcommon.lifecycle.push import (
     retain,
 )
 from runtime import underlay
-from runtime.errors import FileRefused, NetcommonError, NicInvalid, RecordUnreadable, TryAgain
+from runtime.errors import FileRefused, NetcommonError, NicInvalid, RecordTooNew, RecordUnreadable, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
 
@@ -77,6 +77,8 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         return did._replace(up=bool(drop_network(node, uuid)))
     elif isinstance(job, SetUnderlay) and isinstance(problem := job.value.get("problem"), str):
         return did._replace(refused=note(problem))  # what is there stays
+    elif isinstance(job, SetUnderlay | DropUnderlay) and _is_known_since(node, job.revision):
+        return did
     elif isinstance(job, SetUnderlay):
         underlay.write(node.paths, _with_kept(node, underlay.underlay_of(uuid, job.revision, job.value), job.value.get("kept")))
     elif isinstance(job, DropUnderlay):
@@ -89,6 +91,20 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         lost += [(NIC, uuid) for uuid in kept_in_part(node) if uuid not in job.nics] if job.parts else []
         return did._replace(left=tuple(map(Left, lost)))
     return did
+
+
+def _is_known_since(node: Node, revision: str) -> bool:
+    """Tell whether this node knows what the registry has said later than this revision.
+
+    An agent that was killed before it had kept how far its stream was hears all of it again, the oldest first. What was not said by a stream
+    is of revision 0.
+    """
+    try:
+        known, said = underlay.read(node.paths), revision_of(revision)
+        before = revision_of(known.revision) if known is not None else None
+    except (Lie, RecordTooNew, RecordUnreadable):
+        return False
+    return before is not None and before.epoch == said.epoch and before.number > said.number > 0
 
 
 def _with_kept(node: Node, said: Underlay, kept: object) -> Underlay:

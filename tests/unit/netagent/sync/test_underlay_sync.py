@@ -536,6 +536,16 @@ def test_the_file_is_the_registrys_word(sim: Sim) -> None:
     assert underlay.read(sim.paths) is None
 
 
+@pytest.mark.parametrize(("later", "is_taken"), [("e:7", False), ("e:9", True), ("f:2", True), ("e:10", True)])
+def test_what_a_stream_says_again_after_a_restart_takes_nothing_back(sim: Sim, later: str, is_taken: bool) -> None:
+    """Take no older word: an agent that was killed hears again what was said before what it knows, the oldest first."""
+    hands.done(sim.node, SetUnderlay(KEY, said(endpoint(0), endpoint(1), generation=3), "e:9"), sim.call())
+    for job in (SetUnderlay(KEY, said(endpoint(0), generation=2), later), DropUnderlay(KEY, later)):
+        assert hands.done(sim.node, job, sim.call()) == Did(KEY, later)
+        known = underlay.read(sim.paths)
+        assert (known is None or len(known.endpoints) == 1) == is_taken
+
+
 def test_nothing_is_due_while_a_stream_waits_for_a_look_at_the_node() -> None:
     """What of the underlay is there is said before the stream begins, and a worker takes its time to tell: nobody turns all the while."""
     turned = Turned()
