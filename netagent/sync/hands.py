@@ -96,7 +96,7 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
 def _is_known_since(node: Node, revision: str) -> bool:
     """Tell whether this node knows what the registry has said later than this revision.
 
-    An agent that was killed before it had kept how far its stream was hears all of it again, the oldest first. What was not said by a stream
+    An agent that was killed before it had kept how far its stream was hears it all again, the oldest first. What no stream has said
     is of revision 0.
     """
     try:
