@@ -547,7 +547,7 @@ def test_what_a_stream_says_again_after_a_restart_takes_nothing_back(sim: Sim, l
 
 
 def test_nothing_is_due_while_a_stream_waits_for_a_look_at_the_node() -> None:
-    """What of the underlay is there is said before the stream begins, and a worker takes its time to tell: nobody turns all the while."""
+    """Wait without a turn: what of the underlay is there is said before the stream begins, and a worker takes its time to tell it."""
     turned = Turned()
     turned.machine.outbox.about = False
     looks: list[Look] = []

@@ -324,7 +324,7 @@ def test_a_service_publishes_what_follows_guests(service: Served, servers: dict[
 
 
 def test_a_service_empties_the_zone_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is retired meanwhile stays until that is done, and people are told for what it waits."""
+    """Keep what is retired meanwhile until that is done, and tell people for what it waits."""
     monkeypatch.setattr(publishing, "PATIENT", 0.05)
     server = Zones(ZONE, OTHER)
     with served(tmp_path, publisher=Publisher(("a",), lambda _name: server, lambda: 0.0)) as service:

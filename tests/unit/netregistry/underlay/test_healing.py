@@ -230,7 +230,7 @@ def test_an_underlay_begun_after_a_restore_waits_too() -> None:
 
 
 def test_one_that_nobody_can_read_is_no_reason_to_take_anything_away(site: Site) -> None:
-    """What a node has said to speak for its guests is not written over by what it says of one of them."""
+    """Write nothing over that a node has said to speak for its guests, by what it says of one of them."""
     first, second = site.guest("web1"), site.guest("web2")
     for each in (first, second):
         site.says(0, each, "running")
@@ -255,7 +255,7 @@ def test_a_placement_that_nobody_can_read_stays_on_its_node(site: Site) -> None:
 
 
 def test_a_node_that_joins_again_says_first_what_it_has(site: Site) -> None:
-    """What the registry does not know yet of its addresses is given to none of its guests."""
+    """Give none of its guests an address of which the registry does not know yet that the node has it."""
     nic = site.guest("web1")
     restored(site, Put(keys.OPENED, dump(Opened("second"))))
     for number in range(3):

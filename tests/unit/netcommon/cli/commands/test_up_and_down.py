@@ -40,7 +40,7 @@ def test_define_writes_a_definition_that_list_and_show_know(cli: Cli) -> None:
 
 
 def test_a_guest_that_is_on_its_way_is_here_when_somebody_says_so(cli: Cli) -> None:
-    """What has arrived stays so."""
+    """Leave a guest that has arrived as one that has."""
     cli(*BRIDGED)
 
     def incoming(*words: str) -> bool:
