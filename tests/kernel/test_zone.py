@@ -28,6 +28,7 @@ from netregistry.zone.publisher import Published, Publisher
 from netregistry.zone.server import DnsServer, publisher
 from runtime.errors import HostRefused, NetcommonError, SettingsInvalid, TryAgain
 from tests.support.bootstrap import ROOT
+from tests.support.meanwhile import meanwhile
 from tests.support.nameserver import ADDRESS, PORT, NameServer
 from tests.support.netns import slowness, wait_until
 from tests.support.node import Node
@@ -108,14 +109,9 @@ class Poller:
 
 @contextmanager
 def polled(name: str) -> Iterator[Poller]:
-    made, ended = Poller(name), threading.Event()
-    thread = threading.Thread(target=made.run, args=(ended,))
-    thread.start()
-    try:
+    made = Poller(name)
+    with meanwhile(made.run):
         yield made
-    finally:
-        ended.set()
-        thread.join()
 
 
 def moved(found: Poller, bring: Callable[[int], object], times: int) -> None:

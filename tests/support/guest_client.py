@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import dns.exception
 
+from tests.support.meanwhile import meanwhile
 from tests.support.netns import Namespace
 
 HEARD = re.compile(rb"guest: heard (\d+) as line (\d+)\r\n")
@@ -75,14 +76,9 @@ class Console:
 @contextlib.contextmanager
 def consoled(outside: Namespace, asked: Callable[[], tuple[str, ...]]) -> Iterator[Console]:
     """See Console."""
-    made, ended = Console(outside, asked), threading.Event()
-    thread = threading.Thread(target=made.run, args=(ended,))
-    thread.start()
-    try:
+    made = Console(outside, asked)
+    with meanwhile(made.run):
         yield made
-    finally:
-        ended.set()
-        thread.join()
 
 
 class Pinged:
