@@ -58,7 +58,7 @@ class Rest(NamedTuple):
 
 
 class Leader:
-    """The leader's work. ``name``: of the service, for people; ``passed``: seconds by a clock that nobody sets, see Steady."""
+    """The leader's work. ``name``: of the service, see deposed(); ``passed``: seconds by a clock that nobody sets, see Steady."""
 
     def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name
@@ -323,10 +323,13 @@ class Leader:
             self._old = old[-1]
 
 
-def deposed(store: Store) -> None:
-    """Let nobody lead any more, so that the next one need not wait until the lease ends: who led is known to be gone."""
+def deposed(store: Store, name: str = "") -> None:
+    """Let nobody lead any more, so that the next one need not wait until the lease ends: who led is known to be gone.
+
+    ``name``: of the service that is gone; where another one leads, that goes on.
+    """
     there = store.get(keys.LEADER)
-    if there is not None:
+    if there is not None and name.encode() in (b"", there.value):
         store.commit((Expect(keys.LEADER, there.revision),), (Delete(keys.LEADER),))
 
 

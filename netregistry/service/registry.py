@@ -81,7 +81,7 @@ class Registry:
     """A registry's core, with what is made from its view. All methods but ``backup`` are for one thread.
 
     ``now``: seconds since the epoch; ``passed``: seconds that no change of the clock touches; ``keys``: where those of authorities lie;
-    ``token``: makes the name of a list that is read in parts, which nobody can guess.
+    ``token``: makes the name of a list that is read in parts, which nobody can guess. ``name``: under which it leads.
     """
 
     def __init__(
@@ -94,10 +94,11 @@ class Registry:
         passed: Callable[[], float] = time.monotonic,
         keys: str = "",
         token: Callable[[], str] = lambda: secrets.token_hex(16),
+        name: str = "",
     ) -> None:
         self.store, self.log, self._passed = store, log, passed
         self._parts: tuple[Part, ...] = ()
-        self.local = Local(store, now, version, self._heard, recent.BEFORE, passed)
+        self.local = Local(store, now, name, self._heard, recent.BEFORE, passed)
         view = self.local.view
         self.index, self.states, self.streams = Index(view), States(view), Streams(view, limits.streams)
         self._parts = (self.index, self.states, self.streams)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import hmac
 import os
 import signal
 import socket
@@ -47,6 +48,7 @@ TICK = 1.0  #: seconds
 ZONE = 10.0  #: seconds from one look at which servers the underlay's zone has to the next
 PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
 BACKLOG = 512
+MACHINE = "/etc/machine-id"  #: of this installation; /proc/sys is not there in the service's unit
 RESERVED = 64  #: connections that those of other machines do not get
 NOWHERE = Listening()
 LOOKING = "pages"  #: the socket for pages alone, beside the other one: who lets a browser reach it lets it look, and no more
@@ -79,12 +81,21 @@ def run(
         store.close()
 
 
-def _depose(store: SqliteStore, log: Log) -> None:
-    """Let this process lead at once: it alone has the file, so who led was killed. What cannot be written down now ends by itself."""
+def _depose(store: Store, log: Log, name: str = "") -> None:
+    """Let this process lead at once: it alone has the file, or the ``name``, so who led was killed. What cannot be written ends by itself."""
     try:
-        deposed(store)
+        deposed(store, name)
     except Unavailable as error:
         log.warning(f"who led before cannot be said to be gone, so nobody leads until its lease is over: {error}")
+
+
+def _named(listen: str) -> str:
+    """Name the one service that can listen there, on this machine: several may be "localhost". Its id is told to nobody (machine-id(5))."""
+    machine = b""
+    with contextlib.suppress(OSError), open(MACHINE, "rb") as file:
+        machine = file.read(64).strip()
+    where = f"{socket.gethostname()} {os.path.abspath(listen)}"
+    return f"{where} {hmac.new(machine, where.encode(), 'sha256').hexdigest()[:16]}"
 
 
 async def _run(
@@ -149,15 +160,18 @@ async def serving(
     publisher: Publisher | None = None,
 ) -> AsyncIterator[Service]:
     """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
-    registry = Registry(store, version, log, limits, keys=others.keys)
+    name = _named(listen)
+    registry = Registry(store, version, log, limits, keys=others.keys, name=name)
     service = Service(registry, version, limits)
     runner = web.AppRunner(service.application(front(service) if front is not None else None), access_log=None)
     await runner.setup()
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
         bound = stack.enter_context(_listening(listen))
-        if isinstance(store, EtcdStore) and others.keys:
-            swept(others.keys)  # who listens here is the one service of this machine
+        if isinstance(store, EtcdStore):  # who listens here is the one service of this machine
+            _depose(store, log, name)
+            if others.keys:
+                swept(others.keys)
         looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING))) if front is not None else None
         elsewhere = [stack.enter_context(each) for each in listened(others)]  # nobody is let in before all are bound
         server = cast("web.Server", runner.server)

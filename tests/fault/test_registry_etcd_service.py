@@ -19,6 +19,7 @@ import pytest
 
 from netregistry import moving, transfer
 from netregistry.client import Client, Problem
+from netregistry.service.registry import LEADING
 from netregistry.stores.base import Put, Store
 from runtime.errors import NetcommonError
 from tests.support.etcd import Cluster, stopped
@@ -85,6 +86,22 @@ def test_two_services_over_one_etcd_and_one_leads(three: Cluster, tmp_path: Path
         assert not leads(leader)
         with leader.client() as here, other.client() as there:
             assert len(list(here.all("nics"))) == 14 and here.get("").body == there.get("").body
+
+
+def test_a_service_that_was_killed_leads_again_at_once(one: Cluster, tmp_path: Path) -> None:
+    """Nobody else can have led under its name; where another service leads, that goes on."""
+    with running(tmp_path, one.url, "one", "two") as (first, second):
+        wait_until(lambda: leads(first), 30, "the first one leads")
+        second.kill()
+        for _ in range(2):
+            first.kill()
+            first.start()
+            wait_until(lambda: leads(first), LEADING / 2, "it leads again")
+        second.start()
+        second.kill()
+        second.start()
+        with first.client() as asked, second.client() as other:
+            assert asked.get("status").body["leader"] and not other.get("status").body["leader"]
 
 
 def test_a_node_goes_on_at_the_other_service(one: Cluster, tmp_path: Path) -> None:
