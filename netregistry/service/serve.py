@@ -82,7 +82,7 @@ def run(
 
 
 def _depose(store: Store, log: Log, name: str = "") -> None:
-    """Let this process lead at once: it alone has the file, or the ``name``, so who led was killed. What cannot be written ends by itself."""
+    """Let this process lead at once: it alone has the file, or the ``name``, so who led was killed. What is not written ends by itself."""
     try:
         deposed(store, name)
     except Unavailable as error:
