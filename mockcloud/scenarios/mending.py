@@ -71,7 +71,10 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
             gone = partial(client.change, "DELETE", f"nics/{uuid}", force=True)
             _tried(cloud, f"NIC {uuid} is no instance's: deleted", note, gone)
     known = {item["nic"]["uuid"]: item["nic"] for item in client.all("nics", belongs="instance")}
+    deleted = set[str]()  # instances, with all their NICs
     for uuid, each in has.items():
+        if each.nic.instance in deleted:
+            continue
         if uuid in known:
             wanted = {"index": each.nic.index, **_since(cloud, uuid)}
             if fields := {name: value for name, value in wanted.items() if known[uuid][name] != value}:
@@ -81,6 +84,7 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
             made = partial(client.change, "POST", "nics", _body(each) | _since(cloud, uuid))
             if not _tried(cloud, f"NIC {uuid} is not in the registry: made anew", note, made):  # somebody else has its address by now
                 _tried(cloud, f"{each.nic.instance} cannot be as it was: deleted", note, partial(instances.delete, each.nic.instance))
+                deleted.add(each.nic.instance)
 
 
 def _networks(cloud: MockCloud, instances: Instances) -> dict[str, dict[str, Any]]:

@@ -140,6 +140,22 @@ def test_a_registry_that_was_restored_is_told_what_an_operator_has_set_since(
     assert has == [(["a:b"], {"rate_in": "8mbit"})] and found.violations == (), said(found)
 
 
+def test_an_instance_that_a_restored_registry_has_no_room_for_is_deleted_with_all_its_nics(tmp_path: Path) -> None:
+    """Another one got the address of its first NIC while it was stopped; its second one was made anew without it."""
+    networks = {"blue": {"subnet": "192.0.2.0/24"}, "six": {"subnet6": "2001:db8::/64"}}
+    nics = [{"network": "blue"}, {"network": "six"}]
+    steps = (
+        Step("backup"),
+        Step("create", at=1.0, given={"name": "web1", "node": "mock1", "nics": nics, "start": True}),
+        Step("restore", at=4.0),
+        Step("stop", at=5.0, given={"name": "web1", "ifdown": True}),
+        Step("create", at=15.0, given={"name": "web2", "node": "mock1", "nics": nics[:1], "start": True}),
+    )
+    found = play(Scenario(1, settle=60.0, networks=networks, steps=steps), str(tmp_path / "cloud"), 1)
+    assert any("web1 cannot be as it was: deleted" in each for each in said(found)), said(found)
+    assert found.violations == (), said(found)
+
+
 def test_a_copy_that_is_damaged_is_refused_and_the_registry_serves_on(tmp_path: Path) -> None:
     with opened(tmp_path) as cloud:
         cloud.create(1)
