@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import hmac
 import os
 import signal
 import socket
@@ -17,11 +16,11 @@ from aiohttp import web
 
 from netcommon.process.notify import Notifier
 from netcommon.process.socket_file import OWNER, SocketFile
-from netregistry.leader import deposed
 from netregistry.refusal import Refused
 from netregistry.service import cut_off
 from netregistry.service.connection import Connection, refusal
 from netregistry.service.http import Service
+from netregistry.service.leading import depose, named
 from netregistry.service.limits import Limits, within
 from netregistry.service.names import FOLDER, SECONDS, Names
 from netregistry.service.naming import Naming
@@ -48,7 +47,6 @@ TICK = 1.0  #: seconds
 ZONE = 10.0  #: seconds from one look at which servers the underlay's zone has to the next
 PAUSE = 0.2  #: seconds before the next connection is let in where one could not be
 BACKLOG = 512
-MACHINE = "/etc/machine-id"  #: of this installation; /proc/sys is not there in the service's unit
 RESERVED = 64  #: connections that those of other machines do not get
 NOWHERE = Listening()
 LOOKING = "pages"  #: the socket for pages alone, beside the other one: who lets a browser reach it lets it look, and no more
@@ -75,27 +73,10 @@ def run(
     store = opened(where)
     try:
         if isinstance(store, SqliteStore):
-            _depose(store, log)
+            depose(store, log)
         asyncio.run(_run(store, listen, version, Notifier(environ), log, others, front, publisher))
     finally:
         store.close()
-
-
-def _depose(store: Store, log: Log, name: str = "") -> None:
-    """Let this process lead at once: it alone has the file, or the ``name``, so who led was killed. What is not written ends by itself."""
-    try:
-        deposed(store, name)
-    except Unavailable as error:
-        log.warning(f"who led before cannot be said to be gone, so nobody leads until its lease is over: {error}")
-
-
-def _named(listen: str) -> str:
-    """Name the one service that can listen there, on this machine: several may be "localhost". Its id is told to nobody (machine-id(5))."""
-    machine = b""
-    with contextlib.suppress(OSError), open(MACHINE, "rb") as file:
-        machine = file.read(64).strip()
-    where = f"{socket.gethostname()} {os.path.abspath(listen)}"
-    return f"{where} {hmac.new(machine, where.encode(), 'sha256').hexdigest()[:16]}"
 
 
 async def _run(
@@ -160,7 +141,7 @@ async def serving(
     publisher: Publisher | None = None,
 ) -> AsyncIterator[Service]:
     """Serve while the context lasts; all that was begun is done before it ends, and the store closed. Raises HostRefused."""
-    name = _named(listen)
+    name = named(listen)
     registry = Registry(store, version, log, limits, keys=others.keys, name=name)
     service = Service(registry, version, limits)
     runner = web.AppRunner(service.application(front(service) if front is not None else None), access_log=None)
@@ -169,7 +150,7 @@ async def serving(
         stack.callback(service.close)
         bound = stack.enter_context(_listening(listen))
         if isinstance(store, EtcdStore):  # who listens here is the one service of this machine
-            _depose(store, log, name)
+            depose(store, log, name)
             if others.keys:
                 swept(others.keys)
         looking = stack.enter_context(_listening(os.path.join(os.path.dirname(listen), LOOKING))) if front is not None else None
