@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LONGEST = 253  #: characters of a name (RFC 1035, 2.3.4: 255 octets in a message)
-LARGEST = 48_000  #: bytes of a message, about; one over TCP has 65,535
-RECORD = 10  #: bytes of a record beside its name, which is written once, and its data
-POINTER = 2
+LARGEST = 60_000  #: bytes of a message's changes; one over TCP has 65,535, of which its marks and signature take less than 5,000
+RECORD = 10  #: bytes of a record beside its name and its data
+ENDS = 2  #: bytes of a name beside its text, at most: its first length, and the root
 ADDRESS = 16
 
 
@@ -81,9 +81,12 @@ class Change(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Give its bytes in a message, at most."""
-        added = POINTER + RECORD + ADDRESS if self.address else 0
-        return len(self.name) + len(self.types) * (POINTER + RECORD) + added
+        """Give its bytes in a message, at most: each record with its whole name, which is shortened in the first 16 KiB alone.
+
+        (RFC 1035, 4.1.4: what is further behind no pointer of 14 bits reaches.)
+        """
+        record = len(self.name) + ENDS + RECORD
+        return len(self.types) * record + (record + ADDRESS if self.address else 0)
 
 
 class Message(NamedTuple):
