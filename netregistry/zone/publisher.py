@@ -1,8 +1,9 @@
 """Bring each server of a zone to what the registry wants; remember what each has, so that a change is one message.
 
 What a server has is read whole when it is met for the first time, after anything went wrong (it was away, somebody else has changed the
-zone, this process was killed), and once in a while. There is no thread here: who calls has them. Several servers may be brought at once,
-each by one thread.
+zone, this process was killed), and once in a while. In between it is asked for the zone's mark every few seconds: one that has lost its
+disk, or has come back from a snapshot, answers as if nothing were, and none would notice until a name moves. There is no thread here: who
+calls has them. Several servers may be brought at once, each by one thread.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netregistry.zone.mark import Mark
     from netregistry.zone.plan import Message, Wanted
 
 ATTEMPTS = 4  #: times at which a zone that others are changing is read anew
 READ = 3600.0  #: seconds from one reading of a whole zone to the next: somebody may have changed it by hand
+LOOK = 10.0  #: seconds from one look at a zone's mark to the next
 
 
 class Speaker(Protocol):
@@ -27,6 +30,9 @@ class Speaker(Protocol):
 
     def read(self, zone: str) -> There:
         """Read a zone whole. Raises NetcommonError, in one line with the remedy."""
+
+    def marked(self, zone: str) -> Mark | None:
+        """Ask for a zone's mark alone; None for none, or none that is alone. Raises NetcommonError, as ``read``."""
 
     def send(self, zone: str, message: Message) -> bool:
         """Send an update; False: the zone's mark was another one, and nothing was done. Raises NetcommonError, as ``read``."""
@@ -46,11 +52,13 @@ class Published(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Remember what a server has, and until when that is believed; by which ``wanted`` it came."""
+    """Remember what a server has, and until when that is believed; by which ``wanted`` it came; when to look at its mark again."""
 
     wanted: Wanted
     entries: dict[str, Entry]
     until: float
+    look: float
+    refused: tuple[str, ...] = ()
 
 
 class Publisher:
@@ -66,18 +74,25 @@ class Publisher:
     def due(self, server: str, wanted: Wanted) -> bool:
         """Tell whether a server is to be brought to what is wanted; it takes no time."""
         known = self._known.get((server, wanted.zone))
-        return known is None or known.until <= self._now() or known.wanted != wanted
+        return known is None or min(known.until, known.look) <= self._now() or known.wanted != wanted
 
     def bring(self, server: str, wanted: Wanted) -> Published:
         """Bring a server to what is wanted. It takes the time of its answers.
 
-        Raises NetcommonError in one line with the remedy; the server is read whole then before anything else is sent to it.
+        Raises NetcommonError in one line with the remedy; the server is read whole then before anything else is sent to it, or asked once
+        more for its mark where it has not answered that.
         """
-        known = self._known.pop((server, wanted.zone), None)
+        known = self._known.get((server, wanted.zone))
         if known is not None and known.until <= self._now():
             known = None
         speaker = self._speak(server)
         try:
+            if known is not None and known.wanted == wanted:
+                if speaker.marked(wanted.zone) == wanted.mark:  # where that fails it is asked again
+                    self._known[server, wanted.zone] = known._replace(look=self._now() + LOOK)
+                    return Published(server, wanted.zone, wanted.generation, refused=known.refused)
+                known = None
+            self._known.pop((server, wanted.zone), None)
             whole = known is None
             for _ in range(ATTEMPTS):
                 if known is None:
@@ -112,5 +127,5 @@ class Publisher:
             done(entries, message)
             changed += len(message.changes)
         self._met.add(met)
-        self._known[server, wanted.zone] = Known(wanted, entries, until)
+        self._known[server, wanted.zone] = Known(wanted, entries, until, self._now() + LOOK, plan.refused)
         return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused)

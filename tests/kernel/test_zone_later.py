@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.kernel.test_zone import SERVER, WEB, ZONE, address, content, holds, ours, want
+from netregistry.zone.publisher import LOOK
+from netregistry.zone.server import publisher
+from tests.kernel.test_zone import SERVER, TIMEOUT, WEB, ZONE, address, content, holds, ours, want
 from tests.support.nameserver import NameServer
+from tests.support.netns import slowness
 from tests.support.node import Node
 
 
@@ -15,6 +20,30 @@ from tests.support.node import Node
 def server(node: Node) -> Iterator[NameServer]:
     with NameServer.started({ZONE: "ns1 AAAA 2001:db8::53\nsite TXT kept\n"}) as made:
         yield made
+
+
+@pytest.mark.parametrize("kept", ["an earlier generation", "its first zone"])
+def test_a_server_that_lost_what_it_had_is_noticed_while_nothing_changes(server: NameServer, tmp_path: Path, kept: str) -> None:
+    """It comes back from a snapshot, or with a new disk, and answers with addresses of before, or that there is no such name."""
+    saved, clock = tmp_path / "saved", [0.0]
+    zone = publisher([SERVER], str(server.key_file), TIMEOUT * slowness(), lambda: clock[0])
+    if kept == "an earlier generation":
+        zone.bring(SERVER, want(1, {WEB: address(1)}))
+    server.stop()
+    shutil.copytree(server.folder, saved, ignore=lambda _folder, names: [name for name in names if name.endswith(".sock")])
+    server.start()
+    last = want(5, {WEB: address(5)})
+    zone.bring(SERVER, last)
+    server.stop()
+    shutil.rmtree(server.folder)
+    shutil.copytree(saved, server.folder)
+    server.start()
+    assert content(server) != {WEB: [address(5)]} and not zone.due(SERVER, last)
+    clock[0] = LOOK
+    assert zone.due(SERVER, last) and zone.bring(SERVER, last).whole
+    holds(server, last)
+    clock[0] *= 2
+    assert not zone.bring(SERVER, last).whole, "it is asked for its mark"
 
 
 def test_names_as_long_as_can_be_hold_nobody_up(server: NameServer) -> None:

@@ -13,8 +13,9 @@ from mockcloud.name_server import MockNameServer
 from netcommon.dns.names import NoZone
 from netregistry.service import publishing
 from netregistry.service.publishing import Publishing
+from netregistry.zone.mark import Mark
 from netregistry.zone.plan import Entry, Message, There, Wanted
-from netregistry.zone.publisher import Published, Publisher
+from netregistry.zone.publisher import LOOK, Published, Publisher
 from tests.support.service import SECONDS, Lines
 
 ZONE = "u.example.net"
@@ -32,6 +33,9 @@ class Zones:
         if zone not in self.zones:
             raise NoZone(f"DNS server a has no authority for zone {zone}")
         return self.zones[zone].read(zone)
+
+    def marked(self, zone: str) -> Mark | None:
+        return self.zones[zone].marked(zone)
 
     def send(self, zone: str, message: Message) -> bool:
         return self.zones[zone].send(zone, message)
@@ -164,6 +168,26 @@ def test_a_server_that_was_away_is_told_once_and_found_again() -> None:
     away, back = registry.log.lines
     assert away == "names of the underlay are not published: no DNS server answers: a: Connection refused"
     assert back.startswith("DNS server a has the underlay's names of generation 1")
+
+
+def test_a_server_that_lost_what_it_had_is_brought_back_though_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(MockNameServer("a"))
+    server, time = registry.servers["a"], [0.0]
+    registry.publisher = Publisher(("a",), registry.servers.__getitem__, lambda: time[0])
+    registry.publishing = Publishing(registry.publisher, lambda: registry.wanted, registry._published, registry.log)
+    monkeypatch.setattr(publishing, "TICK", 0.01)
+
+    async def test() -> None:
+        registry.want(1, {WEB: ONE})
+        await until(lambda: registry.at("a") == 1)
+        server.mark, server.entries = None, {}
+        time[0] = LOOK
+        await until(lambda: server.names == {WEB: ONE})
+
+    run(registry, test)
+    assert server.asked == 1 and server.read_whole == 2
+    (told,) = registry.log.lines[1:]
+    assert told == "DNS server a has the underlay's names of generation 1: 1 names were not as they should be"
 
 
 def test_what_the_registry_could_not_take_in_is_told_again() -> None:
