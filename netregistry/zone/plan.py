@@ -32,6 +32,7 @@ class Wanted(NamedTuple):
 
     ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
     it is the same object. ``prefix``: in which all addresses are; a mark that has this for its owner is of an older version, and ours.
+    ``former``: the zone was the registry's before, and may be somebody else's by now: only what leads into the prefix is ours there.
     """
 
     zone: str
@@ -41,6 +42,7 @@ class Wanted(NamedTuple):
     names: Mapping[str, str]
     ttl: int
     prefix: str = ""
+    former: bool = False
 
     @property
     def about(self) -> Wanted:
@@ -110,11 +112,13 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
 
     Raises HostRefused where the zone is somebody else's, or further than the registry.
     """
-    _ours(server, there, wanted, known)
     refused: list[str] = []
-    changes = _changes(there, wanted, refused)
     mark = there.mark
-    if mark is None:
+    changes = _left(there, wanted, refused) if wanted.former else _changes(there, wanted, refused)
+    if wanted.former and not changes and not _is_of(mark, wanted):
+        return Plan((), tuple(refused))  # it is somebody else's by now, and has nothing of ours
+    _ours(server, there, wanted, known)
+    if mark is None and not wanted.former:
         _nobodys(server, there, wanted, changes)
     if not changes and mark == wanted.mark:
         return Plan((), tuple(refused))
@@ -145,7 +149,7 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
         raise HostRefused(f"{where} has {there.strange} at {name_of(zone)}", "remove them there, or give the registry another zone")
     if mark is None:
         return
-    if mark.owner not in (wanted.owner, wanted.prefix):
+    if not _is_of(mark, wanted):
         raise HostRefused(
             f"{where} is published by another registry, {escaped(mark.owner)}; this one is {escaped(wanted.owner)}",
             f"give this one a zone of its own, or, if that one is no more, empty the zone, its mark {name_of(zone)} too",
@@ -162,6 +166,10 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
             "another service that leads is ahead, and this one follows by itself; if there is none, the registry's file was put back"
             " by other means than netcommon registry restore: restore it by that",
         )
+
+
+def _is_of(mark: Mark | None, wanted: Wanted) -> bool:
+    return mark is not None and mark.owner in (wanted.owner, wanted.prefix)
 
 
 def _nobodys(server: str, there: There, wanted: Wanted, changes: Sequence[Change]) -> None:
@@ -204,6 +212,15 @@ def _changes(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:
         if name not in wanted.names and not _below(name, there.cuts):
             ended.append(Change(name, "", ("AAAA", *entry.others)))
     return moved + new + ended
+
+
+def _left(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:
+    """Give what differs in a zone of before: nothing of others is touched, and nothing comes where no mark says that the zone is ours."""
+    prefix = IPv6Network(wanted.prefix)
+    ours = {name for name, entry in there.entries.items() if _within(entry.address, prefix)}
+    still = _is_of(there.mark, wanted)
+    made = (each for each in _changes(there, wanted, refused) if each.name in ours or (still and each.name not in there.entries))
+    return [each._replace(types=("AAAA",)) for each in made]
 
 
 def _proper(name: str, address: str, zone: str, cuts: Sequence[str]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netregistry.zone import mark
 from netregistry.zone.publisher import LOOK
 from netregistry.zone.server import publisher
 from tests.kernel.test_zone import SERVER, TIMEOUT, WEB, ZONE, address, content, holds, ours, want
@@ -44,6 +45,25 @@ def test_a_server_that_lost_what_it_had_is_noticed_while_nothing_changes(server:
     holds(server, last)
     clock[0] *= 2
     assert not zone.bring(SERVER, last).whole, "it is asked for its mark"
+
+
+@pytest.mark.parametrize("mark_is", ["there", "gone"])
+def test_what_others_have_in_a_zone_of_before_stays(server: NameServer, mark_is: str) -> None:
+    """Years after it was emptied the registry is restored, or moved, and looks at it again."""
+    zone = ours(server)
+    zone.bring(SERVER, want(1, {WEB: address(1)}))
+    zone.bring(SERVER, want(2, {})._replace(former=True))
+    assert content(server) == {}
+    if mark_is == "gone":
+        server.update(ZONE, f"del {mark.LABEL}")
+    server.update(ZONE, "add www.shop 300 AAAA 2001:db8::80", "add mail.shop 300 CNAME www.shop")
+    after = want(2, {})._replace(former=True, epoch="ffffffff")
+    assert ours(server).bring(SERVER, after).generation == 2
+    others = {"www.shop 300 AAAA 2001:db8::80", f"mail.shop 300 CNAME www.shop.{ZONE}."}
+    assert others <= set(server.content(ZONE))
+    server.update(ZONE, f"add web1.console 60 AAAA {address(1)}")  # the copy is of before
+    assert ours(server).bring(SERVER, after).changed == 1
+    assert others <= set(server.content(ZONE)) and WEB not in content(server)
 
 
 def test_names_as_long_as_can_be_hold_nobody_up(server: NameServer) -> None:

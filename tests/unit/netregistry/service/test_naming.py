@@ -255,9 +255,9 @@ def test_names_of_a_zone_of_before_go_from_the_servers_that_have_them() -> None:
     assert list(before.names) == [NAME], "the leader has not come to it"
     world.lead()
     (wanted,) = world.naming.left("a")
-    assert (wanted.zone, wanted.prefix, wanted.generation, wanted.names) == (ZONE, SITE, 2, {})
+    assert (wanted.zone, wanted.prefix, wanted.generation, wanted.names, wanted.former) == (ZONE, SITE, 2, {}, True)
     now = world.naming.wanted()
-    assert now is not None and now.owner == wanted.owner
+    assert now is not None and now.owner == wanted.owner and not now.former
     assert world.naming.left("c") == ()
     world.naming.published(publisher.Published("a", ZONE, 2))
     assert world.naming.left("a") == () != world.naming.left("b")
