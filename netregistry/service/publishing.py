@@ -157,6 +157,9 @@ class Publishing:
         if failed or (found.whole and found.changed):
             how = f"{found.changed} names were not as they should be" if found.whole else f"{found.changed} names have changed"
             self._log.info(f"DNS server {found.server} has the underlay's names of generation {found.generation}: {how}")
+        if found.others:
+            more = f", and such at {len(found.others) - 1} names more" if len(found.others) > 1 else ""
+            self._log.warning(f"others had put {found.others[0]}{more}: they are gone from DNS server {found.server}")
         if found.refused != refused:
             for line in found.refused[:SHOWN]:
                 self._log.warning(line)

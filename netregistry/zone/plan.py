@@ -25,6 +25,7 @@ LARGEST = 60_000  #: bytes of a message's changes; one over TCP has 65,535, of w
 RECORD = 10  #: bytes of a record beside its name and its data
 ENDS = 2  #: bytes of a name beside its text, at most: its first length, and the root
 ADDRESS = 16
+ALIAS = "CNAME"
 
 
 class Wanted(NamedTuple):
@@ -75,11 +76,19 @@ class There(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Give a name an address, or none for ""; ``types``: what goes in the same message."""
+    """Give a name an address, or none for ""; ``types``: what is there, and goes in the same message."""
 
     name: str
     address: str
     types: tuple[str, ...] = ("AAAA",)
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Give the types that go: an alias, too, which may have come since the zone was read.
+
+        Beside one a server drops an address, and says nothing (RFC 2136, 3.4.2.2).
+        """
+        return (*self.types, ALIAS) if self.address and ALIAS not in self.types else self.types
 
     @property
     def size(self) -> int:
@@ -88,7 +97,7 @@ class Change(NamedTuple):
         (RFC 1035, 4.1.4: what is further behind no pointer of 14 bits reaches.)
         """
         record = len(self.name) + ENDS + RECORD
-        return len(self.types) * record + (record + ADDRESS if self.address else 0)
+        return len(self.gone) * record + (record + ADDRESS if self.address else 0)
 
 
 class Message(NamedTuple):
@@ -101,10 +110,11 @@ class Message(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Say what is to be sent, in this order, and what cannot be published, in one line each."""
+    """Say what is to be sent, in this order; what cannot be published; which records of others go: the latter two in one line each."""
 
     messages: tuple[Message, ...]
     refused: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
@@ -129,7 +139,7 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
         after = wanted.mark if number == len(parts) else wanted.mark._replace(part=first + number)
         messages.append(Message(before, after, part, wanted.ttl))
         before = after
-    return Plan(tuple(messages), tuple(refused))
+    return Plan(tuple(messages), tuple(refused), tuple(_others(changes)))
 
 
 def done(entries: dict[str, Entry], message: Message) -> None:
@@ -221,6 +231,14 @@ def _left(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:
     still = _is_of(there.mark, wanted)
     made = (each for each in _changes(there, wanted, refused) if each.name in ours or (still and each.name not in there.entries))
     return [each._replace(types=("AAAA",)) for each in made]
+
+
+def _others(changes: Sequence[Change]) -> Iterator[str]:
+    """Say which records go that no registry has put there: those of other types, as far as they are known."""
+    for each in changes:
+        if len(each.types) > 1:
+            values = " and ".join(each.types[1:])
+            yield f"{values} records at {escaped(each.name)[1:-1]}"
 
 
 def _proper(name: str, address: str, zone: str, cuts: Sequence[str]) -> tuple[str, str]:

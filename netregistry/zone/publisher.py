@@ -41,7 +41,10 @@ class Speaker(Protocol):
 
 
 class Published(NamedTuple):
-    """Say that a server has a zone at a generation: whether it was read whole, how many names changed, which cannot be published."""
+    """Say that a server has a zone at a generation: whether it was read whole, how many names changed, which cannot be published.
+
+    ``others``: which records of others have gone.
+    """
 
     server: str
     zone: str
@@ -49,6 +52,7 @@ class Published(NamedTuple):
     changed: int = 0
     whole: bool = False
     refused: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 class Known(NamedTuple):
@@ -128,4 +132,4 @@ class Publisher:
             changed += len(message.changes)
         self._met.add(met)
         self._known[server, wanted.zone] = Known(wanted, entries, until, self._now() + LOOK, plan.refused)
-        return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused)
+        return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused, plan.others)

@@ -115,10 +115,11 @@ def update(zone: str, message: Message) -> dns.update.UpdateMessage:
     else:
         made.present(place, "TXT", message.before.text)
     made.absent(place, "CNAME")  # beside one the mark would be dropped without a word, and the rest of it done
-    for name, address, kinds in message.changes:
+    for change in message.changes:
+        name, address = change.name, change.address
         plain = "\\" not in name  # what somebody else has put there may have any octets in its labels
         owner = Name((*name.removesuffix(f".{zone}").encode().split(b"."), *origin.labels)) if plain else absolute(name)
-        made.update += [RRset(owner, rdataclass.IN, types[kind], NONE, rdataclass.ANY) for kind in kinds]
+        made.update += [RRset(owner, rdataclass.IN, types[kind], NONE, rdataclass.ANY) for kind in change.gone]
         if address:
             records = RRset(owner, rdataclass.IN, AAAA)
             records.add(GenericRdata(rdataclass.IN, AAAA, inet_pton(AF_INET6, address)), message.ttl)

@@ -47,6 +47,17 @@ def test_a_server_that_lost_what_it_had_is_noticed_while_nothing_changes(server:
     assert not zone.bring(SERVER, last).whole, "it is asked for its mark"
 
 
+def test_an_alias_where_a_name_comes_or_moves_is_not_in_its_way(server: NameServer) -> None:
+    """Another program puts it there between two readings: beside it the server would drop the address, and say that all is done."""
+    zone = ours(server)
+    zone.bring(SERVER, want(1, {WEB: address(1)}))
+    server.update(ZONE, "del web1.console", "add web1.console 300 CNAME elsewhere.example.org.", "add web2.console 300 CNAME ns1")
+    last = want(2, {WEB: address(2), f"web2.console.{ZONE}": address(3)})
+    assert not zone.bring(SERVER, last).whole
+    holds(server, last)
+    assert not any("CNAME" in line for line in server.content(ZONE))
+
+
 @pytest.mark.parametrize("mark_is", ["there", "gone"])
 def test_what_others_have_in_a_zone_of_before_stays(server: NameServer, mark_is: str) -> None:
     """Years after it was emptied the registry is restored, or moved, and looks at it again."""

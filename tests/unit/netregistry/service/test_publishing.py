@@ -222,6 +222,21 @@ def test_names_that_cannot_be_published_are_told_once() -> None:
     assert len(told) == 4 and told[-1] == "2 more names are not published, for such reasons"
 
 
+def test_records_of_others_that_go_are_told() -> None:
+    registry = Registry(MockNameServer("a"))
+    server = registry.servers["a"]
+    server.mark = Mark("fd00:1:2::/48", "first", 0)
+    server.entries = {WEB: Entry("", 60, ("CNAME",)), f"db.console.{ZONE}": Entry("", 60, ("A",))}
+
+    async def test() -> None:
+        registry.want(1, {WEB: ONE})
+        await until(lambda: registry.at("a") == 1)
+
+    run(registry, test)
+    told = f"others had put CNAME records at {WEB}, and such at 1 names more: they are gone from DNS server a"
+    assert [line for line in registry.log.lines if "others" in line] == [told]
+
+
 def test_a_zone_that_is_refused_is_looked_at_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is somebody else's for long: other names change nothing of that, another epoch or zone does, and is tried at once."""
     registry = Registry(MockNameServer("a"))

@@ -78,6 +78,12 @@ def test_other_types_and_several_addresses_go_in_the_same_message() -> None:
     assert changes == ((Change(WEB, ONE, ("AAAA", "CNAME")), Change(DB, TWO, ("AAAA", "A"))),)
 
 
+def test_which_records_of_others_go_is_said() -> None:
+    entries = {WEB: Entry("", 60, ("A", "CNAME")), DB: Entry(TWO, 60, ("A",)), "x\\255.console." + ZONE: Entry("", 60, ("CNAME",))}
+    made = planned("s", There(Mark(OWNER, EPOCH, 4), entries), wanted(5, {WEB: ONE, DB: TWO}), False)
+    assert made.others == (f"A and CNAME records at {WEB}", f"A records at {DB}", f"CNAME records at x\\\\255.console.{ZONE}")
+
+
 def test_another_time_to_live_is_a_change() -> None:
     assert plan(there(5, {WEB: ONE}, ttl=3600), wanted(5, {WEB: ONE})) == ((Change(WEB, ONE),),)
 

@@ -30,6 +30,7 @@ def whole(text: str) -> There:
 def test_an_update_says_what_the_plan_says() -> None:
     changes = (
         Change(f"web.console.{ZONE}", "fd00::1", ("AAAA", "CNAME")),
+        Change(f"web2.console.{ZONE}", "fd00::2"),
         Change(f"old.console.{ZONE}", "", ("AAAA", "A")),
         Change(f"\\255\\.x.console.{ZONE}", ""),
     )
@@ -47,6 +48,9 @@ def test_an_update_says_what_the_plan_says() -> None:
         (f"web.console.{ZONE}", "AAAA", anything, []),
         (f"web.console.{ZONE}", "CNAME", anything, []),
         (f"web.console.{ZONE}", "AAAA", None, ["fd00::1"]),
+        (f"web2.console.{ZONE}", "AAAA", anything, []),
+        (f"web2.console.{ZONE}", "CNAME", anything, []),
+        (f"web2.console.{ZONE}", "AAAA", None, ["fd00::2"]),
         (f"old.console.{ZONE}", "AAAA", anything, []),
         (f"old.console.{ZONE}", "A", anything, []),
         (f"\\255\\.x.console.{ZONE}", "AAAA", anything, []),
