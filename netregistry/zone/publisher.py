@@ -73,6 +73,8 @@ class Publisher:
         self._speak, self._now = speak, now
         self._known: dict[tuple[str, str], Known] = {}  # by server and zone
         self._met: set[tuple[str, str, str]] = set()  # server, zone, epoch: it was at that epoch
+        self._had: dict[tuple[str, str], Mark] = {}  # by server and zone: what was reached last
+        self._lost: dict[tuple[str, str], Published] = {}
         self._closed = False
 
     def due(self, server: str, wanted: Wanted) -> bool:
@@ -101,6 +103,7 @@ class Publisher:
             for _ in range(ATTEMPTS):
                 if known is None:
                     there, until = speaker.read(wanted.zone), self._now() + READ
+                    self._compare(server, wanted, there.mark)
                 else:
                     there, until = There(known.wanted.mark, known.entries), known.until
                 found = self._brought(speaker, server, there, wanted, until)
@@ -111,9 +114,26 @@ class Publisher:
             speaker.close()
         raise TryAgain(f"zone {wanted.zone} of DNS server {server} is changed by others all the time: only one service may publish it")
 
+    def lost(self, server: str) -> tuple[Published, ...]:
+        """Give which zones a server was found to have no more as far as it had them: with generation -1, until ``told`` of each."""
+        return tuple(each for (whose, _zone), each in tuple(self._lost.items()) if whose == server)
+
+    def told(self, lost: Published) -> None:
+        """Forget what was lost: the registry has noted it."""
+        self._lost.pop((lost.server, lost.zone), None)
+
     def close(self) -> None:
         """Let what is under way end before its next message; the next reading brings that server whole."""
         self._closed = True
+
+    def _compare(self, server: str, wanted: Wanted, mark: Mark | None) -> None:
+        """Note where a server has less than it had: nobody is to count on it until it has been brought to that again."""
+        had = self._had.get((server, wanted.zone))
+        if had is None or had.epoch != wanted.epoch or wanted.former:  # in a zone of before there need be no mark
+            return
+        if mark is None or (mark.epoch == had.epoch and mark.generation < had.generation):
+            del self._had[server, wanted.zone]
+            self._lost[server, wanted.zone] = Published(server, wanted.zone, -1)
 
     def _brought(self, speaker: Speaker, server: str, there: There, wanted: Wanted, until: float) -> Published | None:
         """Send what differs; None where the zone was not as it was believed to be."""
@@ -131,5 +151,6 @@ class Publisher:
             done(entries, message)
             changed += len(message.changes)
         self._met.add(met)
+        self._had[server, wanted.zone] = wanted.mark
         self._known[server, wanted.zone] = Known(wanted, entries, until, self._now() + LOOK, plan.refused)
         return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused, plan.others)

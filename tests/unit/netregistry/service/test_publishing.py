@@ -182,10 +182,12 @@ def test_a_server_that_lost_what_it_had_is_brought_back_though_nothing_changes(m
         await until(lambda: registry.at("a") == 1)
         server.mark, server.entries = None, {}
         time[0] = LOOK
-        await until(lambda: server.names == {WEB: ONE})
+        await until(lambda: len(registry.done) == 3)
+        assert server.names == {WEB: ONE}
 
     run(registry, test)
     assert server.asked == 1 and server.read_whole == 2
+    assert [each.generation for each in registry.done] == [1, -1, 1], "what is retired waits for it anew"
     (told,) = registry.log.lines[1:]
     assert told == "DNS server a has the underlay's names of generation 1: 1 names were not as they should be"
 

@@ -104,6 +104,39 @@ def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server:
     assert server.names == wanted.names and server.mark == wanted.mark
 
 
+def test_what_a_server_has_lost_is_told_though_it_cannot_be_brought_back(site: Site, server: MockNameServer) -> None:
+    """Until it is noted: it answers with addresses of before, which are not to go meanwhile."""
+
+    def send(zone: str, message: Message) -> bool:
+        raise HostRefused("may the TSIG key update it?")
+
+    wanted = want(5, {WEB: TWO})
+    site.publisher.bring("a", wanted)
+    server.mark, server.entries = Mark(OWNER, "first", 4), {WEB: Entry(ONE, 60)}
+    server.send = send  # type: ignore[method-assign]
+    site.time = LOOK
+    for _ in range(2):
+        with pytest.raises(HostRefused):
+            site.publisher.bring("a", wanted)
+        assert site.publisher.lost("a") == (Published("a", ZONE, -1),) and site.publisher.lost("b") == ()
+    site.publisher.told(*site.publisher.lost("a"))
+    with pytest.raises(HostRefused):
+        site.publisher.bring("a", wanted)
+    assert site.publisher.lost("a") == ()
+
+
+def test_nothing_is_lost_where_others_are_ahead_or_the_zone_was_given_up(site: Site, server: MockNameServer) -> None:
+    wanted = want(5, {WEB: TWO})
+    site.publisher.bring("a", wanted)
+    server.mark = Mark(OWNER, "first", 6)
+    site.time = LOOK
+    with pytest.raises(HostRefused):
+        site.publisher.bring("a", wanted)
+    server.mark = None
+    left = want(7, {})._replace(prefix="fd00:1:2::/48", former=True)
+    assert site.publisher.bring("a", left).generation == 7 and site.publisher.lost("a") == ()
+
+
 def test_a_server_that_was_away_and_has_lost_nothing_is_not_read_whole(site: Site, server: MockNameServer) -> None:
     wanted = want(1, {WEB: ONE})
     site.publisher.bring("a", wanted)
