@@ -29,7 +29,7 @@ class MockNameServer:
         self.entries: dict[str, Entry] = {}
         self.cuts: tuple[str, ...] = ()
         self.away, self.lost = False, 0
-        self.read_whole, self.updates, self.unmet = 0, 0, 0  #: how often
+        self.read_whole, self.asked, self.updates, self.unmet = 0, 0, 0, 0  #: how often
 
     @property
     def names(self) -> dict[str, str]:
@@ -41,6 +41,12 @@ class MockNameServer:
         self._reached()
         self.read_whole += 1
         return There(self.mark, dict(self.entries), self.cuts)
+
+    def marked(self, zone: str) -> Mark | None:
+        """Give the zone's mark. Raises TryAgain."""
+        self._reached()
+        self.asked += 1
+        return self.mark
 
     def send(self, zone: str, message: Message) -> bool:
         """Do an update, or nothing of it where the mark is another one (False). Raises TryAgain."""

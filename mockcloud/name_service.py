@@ -97,8 +97,10 @@ class _Keeping:
     def _bring(self) -> None:
         wanted = self._naming.wanted()
         if wanted is not None and self._publisher.due(self._server, wanted):
-            self._owed = _Owed(self._publisher.bring(self._server, wanted))
-            self._log.info(f"{self._server} has generation {self._owed.found.generation}: {self._owed.found.changed} names have changed")
+            found = self._publisher.bring(self._server, wanted)
+            self._owed = _Owed(found)
+            if found.whole or found.changed:
+                self._log.info(f"{self._server} has generation {found.generation}: {found.changed} names have changed")
         if self._owed is not None:
             self._busy = True
             self._loop.after(self._chance.uniform(*ANSWER), partial(self._tried, self._note))

@@ -175,8 +175,14 @@ class Servers:
     def _once(self, message: dns.message.Message) -> dns.message.Message:
         """Raises OSError or EOFError where the server does not answer."""
         limit = min(self._now() + self._timeout, self._deadline)
+        try:
+            wire = message.to_wire()
+        except dns.exception.TooBig:
+            count = sum(map(len, message.sections))
+            raise HostRefused(
+                f"DNS server {self._left[0]}: {count} sets of records are more than a message can have: report this"
+            ) from None
         connection = self._connected()
-        wire = message.to_wire()
         connection.settimeout(self._until(limit))
         connection.sendall(len(wire).to_bytes(2, "big") + wire)
         length = int.from_bytes(self._read(connection, 2, limit), "big")

@@ -72,7 +72,7 @@ class Naming:
             return ()
         made = ((zone, others[zone].generation, published.names(view, zone, self._virtual)) for zone in behind)
         whose, ttl, prefix = published.registry_id(view), underlay.ttl, underlay.prefix
-        return tuple(Wanted(zone, whose, view.epoch, generation, names, ttl, prefix) for zone, generation, names in made)
+        return tuple(Wanted(zone, whose, view.epoch, generation, names, ttl, prefix, former=True) for zone, generation, names in made)
 
     def published(self, found: Published) -> None:
         """Note that a server has a zone. Raises Refused, Unavailable: it is to be told again."""

@@ -82,8 +82,11 @@ class Publishing:
             wanted: Wanted | None = None
             try:
                 wanted = await turn(self._wanted, own=True)
+                if wanted is not None:
+                    await self._note_lost(server, turn)  # where it could not be brought back, too
                 if wanted is not None and self._publisher.due(server, wanted):
                     owed = [await aside(partial(self._publisher.bring, server, wanted))]
+                    await self._note_lost(server, turn)
                 if owed:
                     await turn(self._published, owed[0], own=True)
             except NetcommonError as why:
@@ -106,6 +109,12 @@ class Publishing:
                 failed, refused, owed = "", owed[0].refused, []
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), TICK)
+
+    async def _note_lost(self, server: str, turn: Turn) -> None:
+        """Let nothing that is retired go any more because of what a server had, and has lost."""
+        for lost in self._publisher.lost(server):
+            await turn(self._published, lost, own=True)
+            self._publisher.told(lost)
 
     async def _other(self, refused: Wanted, seconds: float, turn: Turn) -> bool:
         """Wait until something else is wanted than a server has refused, which other names are not, or so many seconds are over.
@@ -157,6 +166,9 @@ class Publishing:
         if failed or (found.whole and found.changed):
             how = f"{found.changed} names were not as they should be" if found.whole else f"{found.changed} names have changed"
             self._log.info(f"DNS server {found.server} has the underlay's names of generation {found.generation}: {how}")
+        if found.others:
+            more = f", and such at {len(found.others) - 1} names more" if len(found.others) > 1 else ""
+            self._log.warning(f"others had put {found.others[0]}{more}: they are gone from DNS server {found.server}")
         if found.refused != refused:
             for line in found.refused[:SHOWN]:
                 self._log.warning(line)

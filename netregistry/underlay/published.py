@@ -103,7 +103,10 @@ def others(view: View) -> dict[str, Zone]:
 
 
 def noted(view: View, server: str, zone: str, generation: int, now: float) -> Commit | None:
-    """Give the commit by which a server has a zone up to a generation; None where that is known, or it publishes it no more."""
+    """Give the commit by which a server has a zone up to a generation; None where that is known, or it publishes it no more.
+
+    A generation of -1 is always news: it has lost what it had.
+    """
     before: Zone | None = view.get(keys.zone(zone))
     if view.underlay is None or before is None or generation > before.generation:
         return None
@@ -113,7 +116,7 @@ def noted(view: View, server: str, zone: str, generation: int, now: float) -> Co
 
 
 def _is_news(made: Published, before: Published) -> bool:
-    return before.epoch != made.epoch or before.generation < made.generation
+    return before.epoch != made.epoch or before.generation < made.generation or made.generation < 0 <= before.generation
 
 
 def _put(view: View, zones: Mapping[str, Zone]) -> Commit:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LONGEST = 253  #: characters of a name (RFC 1035, 2.3.4: 255 octets in a message)
-LARGEST = 48_000  #: bytes of a message, about; one over TCP has 65,535
-RECORD = 10  #: bytes of a record beside its name, which is written once, and its data
-POINTER = 2
+LARGEST = 60_000  #: bytes of a message's changes; one over TCP has 65,535, of which its marks and signature take less than 5,000
+RECORD = 10  #: bytes of a record beside its name and its data
+ENDS = 2  #: bytes of a name beside its text, at most: its first length, and the root
 ADDRESS = 16
+ALIAS = "CNAME"
 
 
 class Wanted(NamedTuple):
@@ -32,6 +33,7 @@ class Wanted(NamedTuple):
 
     ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
     it is the same object. ``prefix``: in which all addresses are; a mark that has this for its owner is of an older version, and ours.
+    ``former``: the zone was the registry's before, and may be somebody else's by now: only what leads into the prefix is ours there.
     """
 
     zone: str
@@ -41,6 +43,7 @@ class Wanted(NamedTuple):
     names: Mapping[str, str]
     ttl: int
     prefix: str = ""
+    former: bool = False
 
     @property
     def about(self) -> Wanted:
@@ -73,17 +76,28 @@ class There(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Give a name an address, or none for ""; ``types``: what goes in the same message."""
+    """Give a name an address, or none for ""; ``types``: what is there, and goes in the same message."""
 
     name: str
     address: str
     types: tuple[str, ...] = ("AAAA",)
 
     @property
+    def gone(self) -> tuple[str, ...]:
+        """Give the types that go: an alias, too, which may have come since the zone was read.
+
+        Beside one a server drops an address, and says nothing (RFC 2136, 3.4.2.2).
+        """
+        return (*self.types, ALIAS) if self.address and ALIAS not in self.types else self.types
+
+    @property
     def size(self) -> int:
-        """Give its bytes in a message, at most."""
-        added = POINTER + RECORD + ADDRESS if self.address else 0
-        return len(self.name) + len(self.types) * (POINTER + RECORD) + added
+        """Give its bytes in a message, at most: each record with its whole name, which is shortened in the first 16 KiB alone.
+
+        (RFC 1035, 4.1.4: what is further behind no pointer of 14 bits reaches.)
+        """
+        record = len(self.name) + ENDS + RECORD
+        return len(self.gone) * record + (record + ADDRESS if self.address else 0)
 
 
 class Message(NamedTuple):
@@ -96,10 +110,11 @@ class Message(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Say what is to be sent, in this order, and what cannot be published, in one line each."""
+    """Say what is to be sent, in this order; what cannot be published; which records of others go: the latter two in one line each."""
 
     messages: tuple[Message, ...]
     refused: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
@@ -107,11 +122,13 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
 
     Raises HostRefused where the zone is somebody else's, or further than the registry.
     """
-    _ours(server, there, wanted, known)
     refused: list[str] = []
-    changes = _changes(there, wanted, refused)
     mark = there.mark
-    if mark is None:
+    changes = _left(there, wanted, refused) if wanted.former else _changes(there, wanted, refused)
+    if wanted.former and not changes and not _is_of(mark, wanted):
+        return Plan((), tuple(refused))  # it is somebody else's by now, and has nothing of ours
+    _ours(server, there, wanted, known)
+    if mark is None and not wanted.former:
         _nobodys(server, there, wanted, changes)
     if not changes and mark == wanted.mark:
         return Plan((), tuple(refused))
@@ -122,7 +139,7 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
         after = wanted.mark if number == len(parts) else wanted.mark._replace(part=first + number)
         messages.append(Message(before, after, part, wanted.ttl))
         before = after
-    return Plan(tuple(messages), tuple(refused))
+    return Plan(tuple(messages), tuple(refused), tuple(_others(changes)))
 
 
 def done(entries: dict[str, Entry], message: Message) -> None:
@@ -142,7 +159,7 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
         raise HostRefused(f"{where} has {there.strange} at {name_of(zone)}", "remove them there, or give the registry another zone")
     if mark is None:
         return
-    if mark.owner not in (wanted.owner, wanted.prefix):
+    if not _is_of(mark, wanted):
         raise HostRefused(
             f"{where} is published by another registry, {escaped(mark.owner)}; this one is {escaped(wanted.owner)}",
             f"give this one a zone of its own, or, if that one is no more, empty the zone, its mark {name_of(zone)} too",
@@ -159,6 +176,10 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
             "another service that leads is ahead, and this one follows by itself; if there is none, the registry's file was put back"
             " by other means than netcommon registry restore: restore it by that",
         )
+
+
+def _is_of(mark: Mark | None, wanted: Wanted) -> bool:
+    return mark is not None and mark.owner in (wanted.owner, wanted.prefix)
 
 
 def _nobodys(server: str, there: There, wanted: Wanted, changes: Sequence[Change]) -> None:
@@ -201,6 +222,23 @@ def _changes(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:
         if name not in wanted.names and not _below(name, there.cuts):
             ended.append(Change(name, "", ("AAAA", *entry.others)))
     return moved + new + ended
+
+
+def _left(there: There, wanted: Wanted, refused: list[str]) -> list[Change]:
+    """Give what differs in a zone of before: nothing of others is touched, and nothing comes where no mark says that the zone is ours."""
+    prefix = IPv6Network(wanted.prefix)
+    ours = {name for name, entry in there.entries.items() if _within(entry.address, prefix)}
+    still = _is_of(there.mark, wanted)
+    made = (each for each in _changes(there, wanted, refused) if each.name in ours or (still and each.name not in there.entries))
+    return [each._replace(types=("AAAA",)) for each in made]
+
+
+def _others(changes: Sequence[Change]) -> Iterator[str]:
+    """Say which records go that no registry has put there: those of other types, as far as they are known."""
+    for each in changes:
+        if len(each.types) > 1:
+            values = " and ".join(each.types[1:])
+            yield f"{values} records at {escaped(each.name)[1:-1]}"
 
 
 def _proper(name: str, address: str, zone: str, cuts: Sequence[str]) -> tuple[str, str]:

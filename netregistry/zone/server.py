@@ -6,7 +6,7 @@ TCP alone: an update of a hundred names does not fit into a datagram, and one th
 from __future__ import annotations
 
 from _socket import AF_INET6, inet_pton
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netcommon.dns import key, library
 from netregistry.zone import mark
@@ -50,6 +50,11 @@ class DnsServer:
         """Read a zone whole, and signed to its end. Raises NetcommonError, in one line with the remedy."""
         return there(self._servers.whole(zone), zone)
 
+    def marked(self, zone: str) -> mark.Mark | None:
+        """Ask for a zone's mark alone; None for none, or none that is alone. Raises NetcommonError, as ``read``."""
+        found = list(self._servers.query(zone, mark.name_of(zone), "TXT") or ())
+        return mark.read(_text(found[0])) if len(found) == 1 else None
+
     def send(self, zone: str, message: Message) -> bool:
         """Send an update; False: the zone's mark was another one, and nothing was done. Raises NetcommonError, as ``read``."""
         return self._servers.update(zone, update(zone, message))
@@ -69,7 +74,7 @@ def there(whole: dns.zone.Zone, zone: str) -> There:
             continue
         name = owner.to_text(omit_final_dot=True).lower()
         if kind is None:
-            texts += [tuple(part.decode("latin-1") for part in each.strings) for each in records] if name == place else []
+            texts += [_text(each) for each in records] if name == place else []
         elif name == place and kind in INSTEAD:
             strange = f"{kind} records"
         elif kind in CUTS:
@@ -80,6 +85,11 @@ def there(whole: dns.zone.Zone, zone: str) -> There:
     if len(marks) > 1 or None in marks:
         strange = "TXT records of others"
     return There(marks[0] if marks and not strange else None, {name: _entry(sets) for name, sets in found.items()}, tuple(cuts), strange)
+
+
+def _text(record: Any) -> tuple[str, ...]:
+    """Give the strings of a TXT record."""
+    return tuple(part.decode("latin-1") for part in record.strings)
 
 
 def _entry(sets: dict[str, tuple[int, tuple[str, ...]]]) -> Entry:
@@ -105,10 +115,11 @@ def update(zone: str, message: Message) -> dns.update.UpdateMessage:
     else:
         made.present(place, "TXT", message.before.text)
     made.absent(place, "CNAME")  # beside one the mark would be dropped without a word, and the rest of it done
-    for name, address, kinds in message.changes:
+    for change in message.changes:
+        name, address = change.name, change.address
         plain = "\\" not in name  # what somebody else has put there may have any octets in its labels
         owner = Name((*name.removesuffix(f".{zone}").encode().split(b"."), *origin.labels)) if plain else absolute(name)
-        made.update += [RRset(owner, rdataclass.IN, types[kind], NONE, rdataclass.ANY) for kind in kinds]
+        made.update += [RRset(owner, rdataclass.IN, types[kind], NONE, rdataclass.ANY) for kind in change.gone]
         if address:
             records = RRset(owner, rdataclass.IN, AAAA)
             records.add(GenericRdata(rdataclass.IN, AAAA, inet_pton(AF_INET6, address)), message.ttl)

@@ -112,6 +112,25 @@ def test_what_servers_have_is_noted() -> None:
     assert world.local.view.revision == before, "what is known is not written again"
 
 
+def test_what_a_server_has_lost_is_noted_and_counts_anew_from_when_it_has_it_again() -> None:
+    world = World("a", "b")
+    world.lead()
+    world.naming.wanted()
+    world.moved()
+    for server in ("a", "b"):
+        world.naming.published(publisher.Published(server, ZONE, 2))
+    world.time += 1000
+    world.naming.published(publisher.Published("a", ZONE, -1))
+    assert world.at(a=-1, b=2)
+    before = world.local.view.revision
+    world.naming.published(publisher.Published("a", ZONE, -1))
+    assert world.local.view.revision == before
+    world.naming.published(publisher.Published("a", ZONE, 2))
+    assert world.at(a=2, b=2)
+    times = {each.server: each.time for each in world.zone().published}
+    assert times["a"] >= times["b"] + 1000
+
+
 def test_nobody_waits_for_a_server_that_is_no_more() -> None:
     world = World("a", "b")
     world.lead()
@@ -255,9 +274,9 @@ def test_names_of_a_zone_of_before_go_from_the_servers_that_have_them() -> None:
     assert list(before.names) == [NAME], "the leader has not come to it"
     world.lead()
     (wanted,) = world.naming.left("a")
-    assert (wanted.zone, wanted.prefix, wanted.generation, wanted.names) == (ZONE, SITE, 2, {})
+    assert (wanted.zone, wanted.prefix, wanted.generation, wanted.names, wanted.former) == (ZONE, SITE, 2, {}, True)
     now = world.naming.wanted()
-    assert now is not None and now.owner == wanted.owner
+    assert now is not None and now.owner == wanted.owner and not now.former
     assert world.naming.left("c") == ()
     world.naming.published(publisher.Published("a", ZONE, 2))
     assert world.naming.left("a") == () != world.naming.left("b")

@@ -13,8 +13,9 @@ from mockcloud.name_server import MockNameServer
 from netcommon.dns.names import NoZone
 from netregistry.service import publishing
 from netregistry.service.publishing import Publishing
+from netregistry.zone.mark import Mark
 from netregistry.zone.plan import Entry, Message, There, Wanted
-from netregistry.zone.publisher import Published, Publisher
+from netregistry.zone.publisher import LOOK, Published, Publisher
 from tests.support.service import SECONDS, Lines
 
 ZONE = "u.example.net"
@@ -32,6 +33,9 @@ class Zones:
         if zone not in self.zones:
             raise NoZone(f"DNS server a has no authority for zone {zone}")
         return self.zones[zone].read(zone)
+
+    def marked(self, zone: str) -> Mark | None:
+        return self.zones[zone].marked(zone)
 
     def send(self, zone: str, message: Message) -> bool:
         return self.zones[zone].send(zone, message)
@@ -166,6 +170,28 @@ def test_a_server_that_was_away_is_told_once_and_found_again() -> None:
     assert back.startswith("DNS server a has the underlay's names of generation 1")
 
 
+def test_a_server_that_lost_what_it_had_is_brought_back_though_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(MockNameServer("a"))
+    server, time = registry.servers["a"], [0.0]
+    registry.publisher = Publisher(("a",), registry.servers.__getitem__, lambda: time[0])
+    registry.publishing = Publishing(registry.publisher, lambda: registry.wanted, registry._published, registry.log)
+    monkeypatch.setattr(publishing, "TICK", 0.01)
+
+    async def test() -> None:
+        registry.want(1, {WEB: ONE})
+        await until(lambda: registry.at("a") == 1)
+        server.mark, server.entries = None, {}
+        time[0] = LOOK
+        await until(lambda: len(registry.done) == 3)
+        assert server.names == {WEB: ONE}
+
+    run(registry, test)
+    assert server.asked == 1 and server.read_whole == 2
+    assert [each.generation for each in registry.done] == [1, -1, 1], "what is retired waits for it anew"
+    (told,) = registry.log.lines[1:]
+    assert told == "DNS server a has the underlay's names of generation 1: 1 names were not as they should be"
+
+
 def test_what_the_registry_could_not_take_in_is_told_again() -> None:
     registry = Registry(MockNameServer("a"))
 
@@ -196,6 +222,21 @@ def test_names_that_cannot_be_published_are_told_once() -> None:
     run(registry, test)
     told = [line for line in registry.log.lines if "not published" in line]
     assert len(told) == 4 and told[-1] == "2 more names are not published, for such reasons"
+
+
+def test_records_of_others_that_go_are_told() -> None:
+    registry = Registry(MockNameServer("a"))
+    server = registry.servers["a"]
+    server.mark = Mark("fd00:1:2::/48", "first", 0)
+    server.entries = {WEB: Entry("", 60, ("CNAME",)), f"db.console.{ZONE}": Entry("", 60, ("A",))}
+
+    async def test() -> None:
+        registry.want(1, {WEB: ONE})
+        await until(lambda: registry.at("a") == 1)
+
+    run(registry, test)
+    told = f"others had put CNAME records at {WEB}, and such at 1 names more: they are gone from DNS server a"
+    assert [line for line in registry.log.lines if "others" in line] == [told]
 
 
 def test_a_zone_that_is_refused_is_looked_at_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,12 @@ def test_other_types_and_several_addresses_go_in_the_same_message() -> None:
     assert changes == ((Change(WEB, ONE, ("AAAA", "CNAME")), Change(DB, TWO, ("AAAA", "A"))),)
 
 
+def test_which_records_of_others_go_is_said() -> None:
+    entries = {WEB: Entry("", 60, ("A", "CNAME")), DB: Entry(TWO, 60, ("A",)), "x\\255.console." + ZONE: Entry("", 60, ("CNAME",))}
+    made = planned("s", There(Mark(OWNER, EPOCH, 4), entries), wanted(5, {WEB: ONE, DB: TWO}), False)
+    assert made.others == (f"A and CNAME records at {WEB}", f"A records at {DB}", f"CNAME records at x\\\\255.console.{ZONE}")
+
+
 def test_another_time_to_live_is_a_change() -> None:
     assert plan(there(5, {WEB: ONE}, ttl=3600), wanted(5, {WEB: ONE})) == ((Change(WEB, ONE),),)
 
@@ -204,6 +210,39 @@ def test_a_mark_that_was_removed_is_made_again_though_names_have_moved() -> None
     """Addresses of the underlay nobody else has put there."""
     found = there(None, {WEB: ONE, DB: ONE})
     assert plan(found, wanted(8, {WEB: TWO})) == ((Change(WEB, TWO), Change(DB, "")),)
+
+
+OTHERS = {"www.shop." + ZONE: Entry("2001:db8::80", 300), "mail.shop." + ZONE: Entry("", 0, ("CNAME",)), DB: Entry("", 60)}
+FORMER = wanted(9, {})._replace(former=True)
+
+
+@pytest.mark.parametrize("mark", [Mark(OWNER, EPOCH, 8), Mark(OWNER, "ffffffff", 8), Mark(PREFIX, EPOCH, 9), None])
+def test_what_others_have_in_a_zone_of_before_stays(mark: Mark | None) -> None:
+    """Nobody can tell what is ours there but by the prefix; what others have put beside it is not touched either."""
+    assert plan(There(mark, {**OTHERS, WEB: Entry(ONE, 60, ("A",))}), FORMER) == ((Change(WEB, ""),),)
+
+
+def test_a_zone_of_before_that_is_still_ours_is_marked_as_empty() -> None:
+    assert plan(There(Mark(OWNER, EPOCH, 8), OTHERS), FORMER) == ((),)
+
+
+@pytest.mark.parametrize("names", [{}, {WEB: ONE}])
+@pytest.mark.parametrize(
+    "found", [There(None, OTHERS), There(Mark("another", EPOCH, 99), OTHERS), There(None, OTHERS, (), "CNAME records"), There(None, {})]
+)
+def test_a_zone_of_before_that_is_somebody_elses_is_left_as_it_is(found: There, names: dict[str, str]) -> None:
+    """Nothing of ours is there, so that nobody has to wait for it, and nothing comes there."""
+    assert planned("s", found, FORMER._replace(names=names), False).messages == ()
+
+
+def test_names_of_ours_in_a_zone_of_before_that_is_another_registrys_are_told() -> None:
+    assert "published by another registry" in refused(There(Mark("another", EPOCH, 9), {WEB: Entry(ONE, 60)}), FORMER)
+
+
+def test_names_of_a_zone_of_before_go_one_by_one() -> None:
+    found = There(Mark(OWNER, EPOCH, 8), {**OTHERS, WEB: Entry(ONE, 60), "old.console." + ZONE: Entry(ONE, 60)})
+    changes = plan(found, FORMER._replace(names={WEB: TWO, DB: TWO, "lost.console." + ZONE: TWO}))
+    assert changes == ((Change(WEB, TWO), Change("lost.console." + ZONE, TWO), Change("old.console." + ZONE, "")),)
 
 
 def test_a_strange_record_in_the_marks_place() -> None:

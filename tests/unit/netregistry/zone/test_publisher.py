@@ -10,7 +10,7 @@ from mockcloud.name_server import MockNameServer
 from netregistry.zone import plan
 from netregistry.zone.mark import Mark
 from netregistry.zone.plan import Entry, Message, There, Wanted
-from netregistry.zone.publisher import ATTEMPTS, READ, Published, Publisher
+from netregistry.zone.publisher import ATTEMPTS, LOOK, READ, Published, Publisher
 from runtime.errors import HostRefused, TryAgain
 
 ZONE, OWNER = "u.example.net", "fd00:1:2::/48"
@@ -56,6 +56,7 @@ def test_nothing_is_due_that_is_done(site: Site, server: MockNameServer) -> None
     wanted = want(1, {WEB: ONE})
     assert site.publisher.due("a", wanted)
     site.publisher.bring("a", wanted)
+    site.time = LOOK - 0.1
     assert not site.publisher.due("a", wanted) and not site.publisher.due("a", want(1, {WEB: ONE}))
     assert site.publisher.due("a", want(2, {WEB: ONE})) and site.publisher.due("a", wanted._replace(ttl=61))
     site.time = READ
@@ -69,6 +70,84 @@ def test_what_was_changed_by_hand_is_found_by_the_next_reading(site: Site, serve
     site.time = READ
     assert site.publisher.bring("a", wanted) == Published("a", ZONE, 1, 2, True)
     assert server.names == {WEB: ONE}
+
+
+def test_a_mark_that_is_as_it_should_be_is_all_that_is_looked_at(site: Site, server: MockNameServer) -> None:
+    """Each move that is done says the same, so that nothing is asked for meanwhile."""
+    bad = f"web_1.console.{ZONE}"
+    site.publisher.bring("a", want(1, {WEB: ONE, bad: ONE}))
+    wanted = want(2, {WEB: TWO, bad: ONE})
+    refused = site.publisher.bring("a", wanted).refused
+    assert len(refused) == 1
+    for count in range(1, 4):
+        site.time += LOOK
+        assert site.publisher.due("a", wanted)
+        assert site.publisher.bring("a", wanted) == Published("a", ZONE, 2, refused=refused) and not site.publisher.due("a", wanted)
+        assert (server.read_whole, server.updates, server.asked) == (1, 2, count)
+    site.time += LOOK
+    site.publisher.bring("a", want(3, {WEB: THREE}))
+    assert (server.read_whole, server.asked) == (1, 3)
+
+
+@pytest.mark.parametrize("mark", [None, Mark(OWNER, "first", 1), Mark(OWNER, "first", 2, 1), Mark(OWNER, "before", 9)])
+def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server: MockNameServer, mark: Mark | None) -> None:
+    """It comes back empty, from a snapshot, or in the middle of something, while no name changes."""
+    wanted = want(2, {WEB: TWO, DB: ONE})
+    site.publisher.bring("a", wanted)
+    server.mark, server.entries = mark, {WEB: Entry(ONE, 60)} if mark else {}
+    site.time = LOOK
+    if mark is not None and mark.epoch != wanted.epoch:
+        with pytest.raises(HostRefused, match="another copy of this registry"):
+            site.publisher.bring("a", wanted)
+        return
+    assert site.publisher.bring("a", wanted) == Published("a", ZONE, 2, 2, True)
+    assert server.names == wanted.names and server.mark == wanted.mark
+
+
+def test_what_a_server_has_lost_is_told_though_it_cannot_be_brought_back(site: Site, server: MockNameServer) -> None:
+    """Until it is noted: it answers with addresses of before, which are not to go meanwhile."""
+
+    def send(zone: str, message: Message) -> bool:
+        raise HostRefused("may the TSIG key update it?")
+
+    wanted = want(5, {WEB: TWO})
+    site.publisher.bring("a", wanted)
+    server.mark, server.entries = Mark(OWNER, "first", 4), {WEB: Entry(ONE, 60)}
+    server.send = send  # type: ignore[method-assign]
+    site.time = LOOK
+    for _ in range(2):
+        with pytest.raises(HostRefused):
+            site.publisher.bring("a", wanted)
+        assert site.publisher.lost("a") == (Published("a", ZONE, -1),) and site.publisher.lost("b") == ()
+    site.publisher.told(*site.publisher.lost("a"))
+    with pytest.raises(HostRefused):
+        site.publisher.bring("a", wanted)
+    assert site.publisher.lost("a") == ()
+
+
+def test_nothing_is_lost_where_others_are_ahead_or_the_zone_was_given_up(site: Site, server: MockNameServer) -> None:
+    wanted = want(5, {WEB: TWO})
+    site.publisher.bring("a", wanted)
+    server.mark = Mark(OWNER, "first", 6)
+    site.time = LOOK
+    with pytest.raises(HostRefused):
+        site.publisher.bring("a", wanted)
+    server.mark = None
+    left = want(7, {})._replace(prefix="fd00:1:2::/48", former=True)
+    assert site.publisher.bring("a", left).generation == 7 and site.publisher.lost("a") == ()
+
+
+def test_a_server_that_was_away_and_has_lost_nothing_is_not_read_whole(site: Site, server: MockNameServer) -> None:
+    wanted = want(1, {WEB: ONE})
+    site.publisher.bring("a", wanted)
+    site.time = LOOK
+    server.away = True
+    for _ in range(3):
+        with pytest.raises(TryAgain):
+            site.publisher.bring("a", wanted)
+        assert site.publisher.due("a", wanted)
+    server.away = False
+    assert site.publisher.bring("a", wanted) == Published("a", ZONE, 1) and server.read_whole == 1
 
 
 def test_a_server_that_was_away_is_read_whole(site: Site, server: MockNameServer) -> None:
@@ -162,6 +241,10 @@ class Hazard:
         found = self._server.read(zone)
         self._meanwhile()
         return found
+
+    def marked(self, zone: str) -> Mark | None:
+        self._meanwhile()
+        return self._server.marked(zone)
 
     def send(self, zone: str, message: Message) -> bool:
         self._meanwhile()

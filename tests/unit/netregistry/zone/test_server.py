@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import dns.message
+import dns.name
 import dns.rdataclass
+import dns.tsig
 import dns.update
 import dns.zone
 import pytest
 
 from netregistry.zone.mark import Mark
-from netregistry.zone.plan import Change, Entry, Message, There
+from netregistry.zone.plan import Change, Entry, Message, There, Wanted, planned
 from netregistry.zone.server import DnsServer, there, update
 from runtime.errors import SettingsInvalid
 
@@ -27,6 +30,7 @@ def whole(text: str) -> There:
 def test_an_update_says_what_the_plan_says() -> None:
     changes = (
         Change(f"web.console.{ZONE}", "fd00::1", ("AAAA", "CNAME")),
+        Change(f"web2.console.{ZONE}", "fd00::2"),
         Change(f"old.console.{ZONE}", "", ("AAAA", "A")),
         Change(f"\\255\\.x.console.{ZONE}", ""),
     )
@@ -44,6 +48,9 @@ def test_an_update_says_what_the_plan_says() -> None:
         (f"web.console.{ZONE}", "AAAA", anything, []),
         (f"web.console.{ZONE}", "CNAME", anything, []),
         (f"web.console.{ZONE}", "AAAA", None, ["fd00::1"]),
+        (f"web2.console.{ZONE}", "AAAA", anything, []),
+        (f"web2.console.{ZONE}", "CNAME", anything, []),
+        (f"web2.console.{ZONE}", "AAAA", None, ["fd00::2"]),
         (f"old.console.{ZONE}", "AAAA", anything, []),
         (f"old.console.{ZONE}", "A", anything, []),
         (f"\\255\\.x.console.{ZONE}", "AAAA", anything, []),
@@ -56,6 +63,28 @@ def test_an_update_says_what_the_plan_says() -> None:
 def test_a_zone_without_a_mark_is_to_have_none() -> None:
     found = [(each.rdtype.name, each.rdclass.name, len(each)) for each in update(ZONE, Message(None, MARK, (), 60)).prerequisite]
     assert found == [("TXT", "NONE", 0), ("CNAME", "NONE", 0)]
+
+
+@pytest.mark.parametrize("longest", [1, 20, 63])
+@pytest.mark.parametrize("labels", [1, 3, 120])
+def test_no_message_of_a_plan_is_larger_than_one_can_be(labels: int, longest: int) -> None:
+    """Any node may give its instances names as long as names can be; others are in the same messages."""
+    chance, names, entries = random.Random(f"{labels} {longest}"), dict[str, str](), dict[str, Entry]()
+    for number in range(3000):
+        parts = [f"{number:x}-{place:x}".ljust(longest, "a")[:63] for place in range(labels)]
+        name = f"{'.'.join(parts)[-(239 - len(ZONE)) :].lstrip('-.')}.console.{ZONE}"
+        if chance.random() < 0.8:
+            names[name] = f"fd00:1:2:1::{number:x}"
+        if chance.random() < 0.5:
+            entries[name] = Entry("", 60, ("A", "CNAME"))
+    want = Wanted(ZONE, "5e0d6c1f00a1b2c3" * 4, "0a1b2c3d", 10**20 - 1, names, 60)
+    plan = planned("s", There(want.mark._replace(generation=10**20 - 2), entries), want, True)
+    assert plan.refused == () and len(plan.messages) > 1
+    key = dns.tsig.Key(dns.name.from_text(f"{'k' * 63}.{'k' * 63}.{'k' * 63}.{'k' * 60}."), b"secret", "hmac-sha512")
+    for message in plan.messages:
+        made = update(ZONE, message)
+        made.use_tsig(key)
+        assert len(made.to_wire()) <= 65_535
 
 
 def test_a_zone_is_read() -> None:
