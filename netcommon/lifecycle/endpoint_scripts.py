@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netcommon.lifecycle import execute
-from netcommon.lifecycle.underlay import RETIRED, known_of, seen, variables
+from netcommon.lifecycle.underlay import known_of, seen, spoken, variables
 from netcommon.scripts import site as custom
 from runtime import underlay, underlay_record
 from runtime.errors import RecordTooNew, RecordUnreadable
@@ -63,8 +63,11 @@ def tell(node: Node, log: Log) -> None:
 
 
 def _changes(told: Told, known: Underlay | None, there: frozenset[str]) -> Iterator[tuple[str, Endpoint]]:
-    """Give what scripts are to be told: what has gone comes first. One that is not there yet has not come, one that is retired has gone."""
-    now = {each.address: each for each in (known.endpoints if known is not None else ()) if each.state != RETIRED}
+    """Give what scripts are to be told: what has gone comes first. One that is not there yet has not come.
+
+    One that is retired has gone, and so has one beside another of its kind to which the guest's name leads: what is begun last would listen.
+    """
+    now = {each.address: each for each in spoken(known.endpoints if known is not None else ())}
     for address, before in list(told.items()):
         if address not in now or _whose(now[address]) != _whose(before):
             yield DOWN, before

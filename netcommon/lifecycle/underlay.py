@@ -69,8 +69,8 @@ def known_of(node: Node) -> Underlay | None:
 def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str = "", cluster: str | None = None) -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
-    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to. ``ends``: what listens there is to
-    end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
+    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to (``spoken``). ``ends``: what listens
+    there is to end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
     ``uuid``: of the NIC for which they are told, or ``cluster``: of the guest; of two guests of one name they are those of that one.
     """
     try:
@@ -84,13 +84,24 @@ def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str
         log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
         return {}
     found: dict[str, str] = {}
-    for each in sorted(ours, key=lambda each: each.state == RETIRED):
-        if each.state == RETIRED and not ends:
-            continue
+    for each in (*spoken(ours), *(each for each in ours if ends and each.state == RETIRED)):
         start = f"{VARIABLE}{each.kind.upper().replace('-', '_')}"
         found.setdefault(f"{start}_ADDRESS", each.address)
         found.setdefault(f"{start}_NAME", each.name)
     return found
+
+
+def spoken(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """Give those at which something is to listen: of each kind of a guest one, that to which a name leads, or else what was told last.
+
+    A registry that was restored from an older copy may tell two, of which it lets the name lead to the last.
+    """
+    found: dict[tuple[str, str, str], Endpoint] = {}
+    for each in endpoints:
+        of = each.cluster, each.instance, each.kind
+        if each.state != RETIRED and (of not in found or each.name or not found[of].name):
+            found[of] = each
+    return list(found.values())
 
 
 def _of_guest(node: Node, instance: str, uuid: str, endpoints: list[Endpoint]) -> list[Endpoint]:

@@ -84,6 +84,19 @@ def test_of_two_guests_of_one_name_each_has_its_own(site: Site, order: int) -> N
     assert len(told) == 2 and all(line[0] == line[4] == line[7] for line in told)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_of_one_kind_that_with_the_name_is_told(site: Site, order: int) -> None:
+    """What was told last of the other one is that it has gone, so nothing listens there instead."""
+    one, two = endpoint(0, state="there"), endpoint(1, instance="web0", state="there", name="")
+    site.knows(*[one, two][::order])
+    assert [line.split()[:2] for line in site.told()] == [[address(0), "endpoint-up"]]
+    site.knows(*[{**one, "name": ""}, {**two, "name": one["name"]}][::order])
+    told = [line.split() for line in site.told()]
+    assert [line[:2] for line in told] == [[address(0), "endpoint-down"], [address(1), "endpoint-up"]]
+    assert told[1][7] == address(1)
+    assert site.told() == []
+
+
 def test_what_is_not_there_yet_has_not_come(site: Site) -> None:
     site.knows(endpoint(0), made=False)
     assert site.told() == []
