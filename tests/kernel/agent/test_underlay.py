@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,3 +163,22 @@ def test_the_node_begins_from_its_own_address_and_never_from_an_endpoints(here: 
             with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as asked:
                 asked.connect((target, 9))
                 assert asked.getsockname()[0] == OWN
+
+
+def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) -> None:
+    """Nobody trusts the folder of what they were told: an alarm, without a word of the kernel's when that is over."""
+    script = Path(Paths().etc, "endpoint.d", "tell")
+    script.parent.mkdir(parents=True)
+    told = script.parent.parent / "told"
+    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
+    script.chmod(0o755)
+    folder = Path(Paths().state, "underlay")
+    with agent() as running:
+        running.took(lambda: told.exists() and len(told.read_text().splitlines()) == 2, 10, "they are told")
+        folder.chmod(0o777)
+        give(Paths(), 0, 1, 2, generation=2)
+        running.signal(signal.SIGHUP)
+        running.took(lambda: "endpoint-scripts" in running.status()["alarms"], 10, "an alarm")
+        folder.chmod(0o755)
+        running.took(lambda: f"{address(2)} endpoint-up" in told.read_text(), 45, "they are told later")
+        running.took(lambda: running.status()["alarms"] == {}, 45, "no alarm")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import pytest
 from netcommon.lifecycle import endpoint_scripts
 from netcommon.lifecycle.endpoint_scripts import concerned, tell
 from netcommon.lifecycle.underlay import hold
+from netcommon.scripts import site as custom
 from runtime import underlay
+from runtime.errors import HostRefused
 from tests.support.node_underlay import address, endpoint, join, said
 from tests.support.registry import NODES
 from tests.support.sim import Sim
@@ -154,3 +158,32 @@ def test_what_is_kept_and_cannot_be_read_is_told_again(site: Site) -> None:
     for text in ("{", '{"schema": 1, "endpoints": 7}', kept.read_text().replace('"kind"', '"sort"')):
         kept.write_text(text)
         assert site.told() == [expected(0, "endpoint-up")]
+
+
+def test_what_fails_for_one_guest_keeps_no_other_from_being_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written for a while, and one guest's script cannot be begun: that alone is told later, all of it once."""
+    write, run = endpoint_scripts._write, custom.run_each
+    full = True
+
+    def refuse(node: Any, told: Any) -> None:
+        if full:
+            raise HostRefused("no space left on device")
+        write(node, told)
+
+    def lacks(scripts: Any, given: custom.Call, *more: Any) -> Any:
+        if full and given.tap == address(0):
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return run(scripts, given, *more)
+
+    monkeypatch.setattr(endpoint_scripts, "_write", refuse)
+    monkeypatch.setattr(custom, "run_each", lacks)
+    site.knows(*map(endpoint, range(3)))
+    unwritten, problem = tell(site.sim.node, site.sim.log)
+    told = Path(site.sim.paths.etc, "told")
+    assert told.read_text().splitlines() == [expected(1, "endpoint-up"), expected(2, "endpoint-up")]
+    assert address(0) in problem and "no space left" in problem
+    full = False
+    assert tell(site.sim.node, site.sim.log, unwritten) == (None, "")
+    assert told.read_text().splitlines()[2:] == [expected(0, "endpoint-up")]
+    told.unlink()
+    assert site.told() == []
