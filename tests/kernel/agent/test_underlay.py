@@ -182,3 +182,22 @@ def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) 
         folder.chmod(0o755)
         running.took(lambda: f"{address(2)} endpoint-up" in told.read_text(), 45, "they are told later")
         running.took(lambda: running.status()["alarms"] == {}, 45, "no alarm")
+
+
+@pytest.mark.parametrize("kind", ["unreachable", "blackhole", "unicast"])
+def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: str) -> None:
+    """It stood where ours belongs, whatever it was, and ours is there within two seconds; so it is where it takes the place of ours."""
+    to = (PREFIX, "dev", "lo") if kind == "unicast" else (kind, PREFIX)
+    theirs = (*to, "metric", str(0x7FFFFFFF), "proto", "static")
+    run("ip", "-6", "route", "add", *theirs)
+    with agent() as running:
+        running.took(lambda: set(addresses()) == {OWN, address(0), address(1)}, 10, "all but the route is there")
+        running.lasts(3)  # the looks are over that its own addresses have caused
+        run("ip", "-6", "route", "del", *theirs)
+        assert running.took(whole, 10, "the route is there") < 2
+        running.lasts(3)
+        run("ip", "-6", "route", "replace", *theirs)
+        if kind != "unreachable":
+            assert running.took(lambda: "underlay" in running.status()["alarms"], 10, "an alarm") < 2
+            run("ip", "-6", "route", "del", *theirs)
+            running.took(lambda: whole() and running.status()["alarms"] == {}, 10, "the route is there again")
