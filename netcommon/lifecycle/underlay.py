@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.underlay_overlap import overlap
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, inherit, replaced, to_json
 from netcommon.operations.underlay import answering
@@ -137,6 +138,11 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, pac
             underlay_record.remove(node.paths, node.identity.netns)
         return Held(problem="; ".join(problems))
     view = execute.once(node)
+    if known is not None and (why := overlap(view, known, node.settings.underlay_device)):
+        is_up = _is_up(view, known, node.settings.underlay_device, record, earlier)
+        said = "overlaps the node's own network" if is_up else "is not put up, since the node's own network has addresses of it"
+        problems.append(f"{known.prefix} {said}: {why}: give that another prefix, or the underlay")
+        planned = planned if is_up else []
     made, standing = _resolved(view, planned, earlier, problems)
     retiring = execute.Among([*made, *standing]).lacks(earlier)
     off = [(one, why) for one in made if (why := one.differs(view))]
@@ -162,6 +168,16 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, pac
     generation = generation if kept or left else 0
     done = tuple(one for one in todo if one not in failed)
     return Held(prefix, generation, wanted, addresses, done, tuple(unmade), "; ".join(dict.fromkeys(problems)))
+
+
+def _is_up(view: View, known: Underlay, device: str, record: UnderlayRecord | None, earlier: Iterable[Operation]) -> bool:
+    """Tell whether any of a node's /64 is there already, which nothing takes away but the registry's word. A record may have been lost."""
+    begun = frozenset(() if record is None else record.pending)
+    own = [_what(one) for one in plan(known._replace(endpoints=()), device)]
+    if any(_what(one) in own and one.identity() not in begun for one in earlier):
+        return True
+    link = view.link(device)
+    return link is not None and any(each.address == known.own for each in view.addresses(link.index))
 
 
 def _done(

@@ -201,3 +201,23 @@ def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: 
             assert running.took(lambda: "underlay" in running.status()["alarms"], 10, "an alarm") < 2
             run("ip", "-6", "route", "del", *theirs)
             running.took(lambda: whole() and running.status()["alarms"] == {}, 10, "the route is there again")
+
+
+@pytest.mark.parametrize("how", ["address", "announced"])
+def test_a_prefix_of_the_nodes_own_network_is_not_put_up(here: Node, how: str) -> None:
+    """The router of that network is reached on, and all of it comes as soon as the network has another prefix."""
+    here.outside("up0", "fd00:1:2:7::1/64")
+    theirs = ("address", "add", "fd00:1:2:7::10/64", "dev", "up0", "nodad")
+    if how == "announced":
+        theirs = ("route", "add", PREFIX, "dev", "up0", "proto", "ra", "metric", "256")
+    run("ip", "-6", *theirs)
+    with agent() as running:
+        running.took(lambda: f"{PREFIX} is not put up" in running.status()["alarms"].get("underlay", ""), 10, "an alarm")
+        running.lasts(3)
+        assert addresses() == {} and routes() == []
+        assert " dev up0 " in run("ip", "-6", "route", "get", "fd00:1:2:7::1")
+        run("ip", "-6", theirs[0], "del", *theirs[2:5])
+        running.took(lambda: whole() and running.status()["alarms"] == {}, 45, "all of it is there")
+        run("ip", "-6", *theirs)
+        running.took(lambda: f"{PREFIX} overlaps" in running.status()["alarms"].get("underlay", ""), 45, "an alarm")
+        assert whole()
