@@ -27,6 +27,7 @@ from netagent.sources.switches import Switches
 from netagent.state import State
 from netagent.surroundings import REAL, Surroundings
 from netagent.underlay.keeper import UNDERLAY, Keeper
+from netagent.underlay.scripts import ENDPOINTS
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
 from runtime import inotify
@@ -385,6 +386,8 @@ class Agent:
         """Tell whoever has asked for it that a worker could not do it."""
         if key.sort == UNDERLAY:
             self._underlay.unworked(str(error))
+        elif key.sort == ENDPOINTS:
+            self._underlay.scripts.unworked(str(error))
         else:
             self._joined.unworked(key, error)
 

@@ -47,7 +47,7 @@ OF_RECORDS = (LOOK, SWITCHED, SCRIPTS)
 THREADS = 6
 #: The node's own addresses of an underlay (netagent.underlay.keeper).
 UNDERLAY = "underlay"
-#: The site's scripts of endpoints, which may take long (the same module).
+#: The site's scripts of endpoints, which may take long (netagent.underlay.scripts).
 ENDPOINTS = "endpoint-scripts"
 #: What is read, and done, for a registry: neither keeps the other waiting, nor the node's own work.
 TOLD, ASKED = "registry-look", "registry-do"
@@ -473,7 +473,7 @@ class Dispatcher:
             if key.sort == SWITCHED:
                 self._loop.tell(self.doubted)
             self._loop.tell(self.schedule)
-        elif key.sort in (TOLD, ASKED, UNDERLAY) or key == REGISTRYS:
+        elif key.sort in (TOLD, ASKED, UNDERLAY, ENDPOINTS) or key == REGISTRYS:
             self._loop.tell(partial(self.unworked, key, error))
         elif key == Key(SURVEY):
             self._loop.tell(self._not_surveyed)

@@ -21,6 +21,9 @@ NLMSG_MIN_TYPE = 16
 #: A filter's instruction (struct sock_filter, linux/filter.h), and those of its operations that we use.
 INSTRUCTION, PROGRAM = Struct("=HBBI"), Struct("@HxxxxxxP")
 LOAD_BYTE, LOAD_HALF, EQUAL, RETURN = 0x30, 0x28, 0x15, 0x06
+NUMBER, NUMBER_X, TO_X, LOAD_WORD_X = 0x00, 0x01, 0x07, 0x40  #: set the accumulator, or X; copy it there; load a word from behind X
+FIND = 0x20  #: with ATTRIBUTE finds the attribute of type X behind the accumulator, and gives where it is, 0 for none
+ATTRIBUTE = 0xFFFFF000 + 12  #: SKF_AD_OFF + SKF_AD_NLATTR
 WHOLE, NOTHING = 0xFFFFFFFF, 0
 
 Instruction = tuple[int, int, int, int]

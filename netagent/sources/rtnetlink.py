@@ -1,7 +1,8 @@
 """What rtnetlink tells (rtnetlink(7)): devices, rules, routes, addresses, VLANs, qdiscs, and the settings of devices.
 
 Of routes and forwarding entries the kernel passes on to us what may be ours, or in the place of ours: a node that learns a whole routing
-table, or ten thousand MAC addresses, does not wake the agent up but for routes to single addresses. It tells nothing of proxy neighbours
+table, or ten thousand MAC addresses, does not wake the agent up but for routes to single addresses, and those to a /64 with the last metric
+that there is, which the rest of an underlay's prefix has. It tells nothing of proxy neighbours
 of IPv4: what of those is missing, the next resync finds.
 """
 
@@ -15,8 +16,25 @@ from sys import byteorder
 from netagent.events import INDEX, UPLINKS, Came, Event, Gone, Overrun
 from netagent.sources import kernel_meaning as meaning
 from netagent.sources.kernel_meaning import KernelMeaning, Seen
-from netagent.sources.listener import BUFFER, EQUAL, LOAD_BYTE, LOAD_HALF, NOTHING, RETURN, WHOLE, Instruction, Listener, Lost
-from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL
+from netagent.sources.listener import (
+    ATTRIBUTE,
+    BUFFER,
+    EQUAL,
+    FIND,
+    LOAD_BYTE,
+    LOAD_HALF,
+    LOAD_WORD_X,
+    NOTHING,
+    NUMBER,
+    NUMBER_X,
+    RETURN,
+    TO_X,
+    WHOLE,
+    Instruction,
+    Listener,
+    Lost,
+)
+from netcommon.host.api.facts import AF_INET, AF_INET6, PROTOCOL, REST
 from netcommon.host.rtnetlink import decode, nexthop
 from netcommon.host.rtnetlink.attributes import MalformedError, attributes, string, u32
 from netcommon.host.rtnetlink.decode import INFO_SLAVE_KIND
@@ -33,6 +51,7 @@ from netcommon.host.rtnetlink.encode import (
     IFLA_MTU,
     INFO_KIND,
     NDMSG,
+    RTA_PRIORITY,
     RTM_DELLINK,
     RTM_DELNEIGH,
     RTM_DELROUTE,
@@ -72,6 +91,7 @@ AT_ONCE = 4096
 
 #: What comes after the header: struct rtmsg (family, destination's length, protocol), struct ndmsg (family, state's low byte).
 TYPE, FAMILY, DST_LEN, RT_PROTOCOL, ND_STATE = 4, 16, 16 + 1, 16 + 5, 16 + 8 + (byteorder == "big")
+ATTRIBUTES, ATTRIBUTE_SIZE = 16 + 12, 4  #: where those of a route begin, and of each the value in it
 NUD_NOARP = 0x40  #: of an entry that somebody has made, and that is not the device's own
 
 
@@ -85,25 +105,33 @@ FILTER: tuple[Instruction, ...] = (
     (LOAD_HALF, 0, 0, TYPE),
     (EQUAL, 5, 0, _host_order(RTM_NEWROUTE)),
     (EQUAL, 2, 0, _host_order(RTM_DELROUTE)),
-    (EQUAL, 13, 0, _host_order(RTM_NEWNEIGH)),
-    (EQUAL, 12, 16, _host_order(RTM_DELNEIGH)),
+    (EQUAL, 21, 0, _host_order(RTM_NEWNEIGH)),
+    (EQUAL, 20, 24, _host_order(RTM_DELNEIGH)),
     (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 5: a route that is gone: ours
-    (EQUAL, 14, 2, PROTOCOL),
+    (EQUAL, 22, 2, PROTOCOL),
     (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 7: a new one: not ours
-    (EQUAL, 13, 0, PROTOCOL),
+    (EQUAL, 21, 0, PROTOCOL),
     (LOAD_BYTE, 0, 0, DST_LEN),  # 9: of others a default one, or one to a single address that somebody has made: it may be a guest's
-    (EQUAL, 10, 0, 0),
-    (EQUAL, 3, 0, 128),
-    (EQUAL, 0, 9, 32),
-    (LOAD_BYTE, 0, 0, FAMILY),  # 13: a /32 of IPv6 is a provider's network
+    (EQUAL, 18, 0, 0),
+    (EQUAL, 11, 0, 128),
+    (EQUAL, 8, 0, 32),
+    (EQUAL, 0, 16, 64),
+    (NUMBER_X, 0, 0, RTA_PRIORITY),  # 14: or one to a /64 with the metric of that for the rest of an underlay's prefix
+    (NUMBER, 0, 0, ATTRIBUTES),
+    (FIND, 0, 0, ATTRIBUTE),
+    (EQUAL, 12, 0, 0),
+    (TO_X, 0, 0, 0),
+    (LOAD_WORD_X, 0, 0, ATTRIBUTE_SIZE),
+    (EQUAL, 8, 9, socket.htonl(REST)),
+    (LOAD_BYTE, 0, 0, FAMILY),  # 21: a /32 of IPv6 is a provider's network
     (EQUAL, 0, 7, AF_INET),
-    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 15
+    (LOAD_BYTE, 0, 0, RT_PROTOCOL),  # 23
     (EQUAL, 5, 4, RTPROT_KERNEL),
-    (LOAD_BYTE, 0, 0, FAMILY),  # 17: a forwarding entry: a static one
+    (LOAD_BYTE, 0, 0, FAMILY),  # 25: a forwarding entry: a static one
     (EQUAL, 0, 3, AF_BRIDGE),
     (LOAD_BYTE, 0, 0, ND_STATE),
     (EQUAL, 0, 1, NUD_NOARP),
-    (RETURN, 0, 0, WHOLE),  # 21
+    (RETURN, 0, 0, WHOLE),  # 29
     (RETURN, 0, 0, NOTHING),
 )
 

@@ -13,7 +13,7 @@ from functools import partial
 from netagent.events import INDEX, SWITCH, TABLE, Changed, Event, Gone, Mark
 from netagent.sources import flow_events, kernel_meaning, nft_events, ovs_events
 from netagent.sources.kernel_meaning import KernelMeaning, Seen
-from netcommon.host.api.facts import AF_INET, LOCAL, PROTOCOL, Address, FdbEntry, Filter, Flow, Qdisc, Route, Rule
+from netcommon.host.api.facts import AF_INET, LOCAL, PROTOCOL, REST, Address, FdbEntry, Filter, Flow, Qdisc, Route, Rule
 from netcommon.host.api.nftables import NftChain, NftElement, NftRule, NftSet, NftTable
 from netcommon.host.simulated import events as simulated
 from netcommon.host.simulated.events import ALTERED, GONE, MADE, LinkState, OvsRow, PortState, PortVlan, Setting, Telling
@@ -74,7 +74,8 @@ class SimulatedKernel(_Heard):
         if isinstance(thing, Route):
             default, single = thing.destination.endswith("/0"), f"/{32 if thing.family == AF_INET else 128}"
             of_others = thing.protocol != PROTOCOL and (default or (thing.destination.endswith(single) and thing.protocol != KERNEL))
-            return of_others or (event.how == GONE and thing.protocol == PROTOCOL)
+            of_rest = thing.protocol != PROTOCOL and thing.destination.endswith("/64") and thing.metric == REST
+            return of_others or of_rest or (event.how == GONE and thing.protocol == PROTOCOL)
         if isinstance(thing, FdbEntry):
             return thing.kind != LOCAL
         return isinstance(thing, LinkState | PortState | PortVlan | Setting | Rule | Address | Qdisc | Filter)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from netagent.reconcile.keyed_pool import Key
 from netagent.reconcile.repair_policy import LAST, OFF, Repairs
+from netagent.underlay.scripts import EndpointScripts
 from runtime import underlay, underlay_record
 from runtime.errors import NetcommonError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Work = Callable[[Key, Callable[[Worker], None], bool], None]
 
-ENDPOINTS = "endpoint-scripts"  #: the sort of work of the site's scripts: nothing of the node's own waits for them
 UNDERLAY = "underlay"  #: the sort of work, the alarm, and the record by which repairs are counted
 GATHER, APART = 0.1, 1.0  #: seconds for which events gather, and between two looks that events have caused
 RETRY = 30.0  #: seconds until what is wrong is looked at again
@@ -41,6 +41,7 @@ class Keeper:
         self._state, self._loop, self._work, self._log = state, loop, work, log
         self._repairs = Repairs(state.clock.now, state.settings)
         self.told: Callable[[], None] = lambda: None
+        self.scripts = EndpointScripts(state, loop, work)
         self._held: Held | None = None
         self._timer: Timer | None = None
         self._at = 0.0  # when the latest look began
@@ -69,6 +70,7 @@ class Keeper:
 
     def close(self) -> None:
         """End."""
+        self.scripts.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -105,13 +107,6 @@ class Keeper:
         except NetcommonError as error:
             held = Held(problem=str(error))
         self._loop.tell(partial(self._done, held))
-
-    def _tell_scripts(self) -> None:
-        """Let the site's scripts be told of endpoints, where there are any."""
-        from netcommon.lifecycle.endpoint_scripts import concerned, tell
-
-        if concerned(self._state.paths, self._state.identity.netns):
-            self._work(Key(ENDPOINTS), lambda worker: tell(worker.node, worker.log), False)
 
     def unworked(self, why: str) -> None:
         """Note that a worker could not do it."""
@@ -169,7 +164,7 @@ class Keeper:
             self._state.alarms.clear(UNDERLAY)
         if before is None or (before.there, before.generation) != (held.there, held.generation):
             self.told()
-            self._tell_scripts()
+            self.scripts.tell()
         if not (held.wanted or held.there or held.problem) and not self._is_concerned():
             self._held = None
         if held.problem and not self._later:

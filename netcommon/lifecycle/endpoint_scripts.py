@@ -1,7 +1,8 @@
 """Run the site's scripts of endpoint.d for endpoints that have come, have changed or have gone, since they were run last in this boot.
 
 What they were told is kept in /run/netcommon/underlay/told-<netns>.json, and written when all of an endpoint's have ended: who was killed
-before runs them again. Where there are no scripts nothing is kept: those that come later are told all.
+before runs them again. What could not be written the caller has for the next time. Where there are no scripts nothing is kept: those that
+come later are told all.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netcommon.lifecycle import execute
-from netcommon.lifecycle.underlay import RETIRED, known_of, seen, variables
+from netcommon.lifecycle.underlay import known_of, seen, spoken, variables
 from netcommon.scripts import site as custom
 from runtime import underlay, underlay_record
-from runtime.errors import RecordTooNew, RecordUnreadable
+from runtime.errors import NetcommonError, RecordTooNew, RecordUnreadable
 from runtime.folder import Folder
 from runtime.jsontext import dumps, versioned
 
@@ -41,30 +42,41 @@ def concerned(paths: Paths, netns: int) -> bool:
     return kept or bool(custom.beside(paths, FOLDER))
 
 
-def tell(node: Node, log: Log) -> None:
-    """Run the scripts for what is other than they were told. A failure is logged, and told no more than any.
+def tell(node: Node, log: Log, unwritten: Told | None = None) -> tuple[Told | None, str]:
+    """Run the scripts for what is other than they were told. A script's failure is logged, and it is told no more than any.
 
-    Raises HostRefused where what they were told cannot be written; RecordTooNew, RecordUnreadable where what is known cannot be read.
+    Whatever goes wrong with one endpoint keeps no other one's from being told. Give what they were told where that could not be written,
+    which is ``unwritten`` the next time, so that nothing is told twice; and what is to be tried again, and why, "" for nothing. Raises
+    HostRefused, TryAgain, RecordTooNew, RecordUnreadable where what they were told, what is known, or what is there cannot be read.
     """
     scripts = custom.beside(node.paths, FOLDER, node.hooks)
-    told = _read(node)
+    told = _read(node) if unwritten is None else dict(unwritten)
     if not scripts:
         _forget(node)
-        return
+        return None, ""
     known = known_of(node)
     there = frozenset(seen(node, execute.once(node))[1])
+    unsaid, problem = "", "" if unwritten is None else _unwritable(node, told)
     for context, each in _changes(told, known, there):
-        _run(node, scripts, context, each, log)
+        try:
+            _run(node, scripts, context, each, log)
+        except (NetcommonError, OSError) as error:
+            unsaid = unsaid or f"{context} of {each.address} was not told: {error}"
+            continue
         if context == DOWN:
             del told[each.address]
         else:
             told[each.address] = each
-        _write(node, told)
+        problem = _unwritable(node, told)
+    return told if problem else None, "; ".join(filter(None, (unsaid, problem)))
 
 
 def _changes(told: Told, known: Underlay | None, there: frozenset[str]) -> Iterator[tuple[str, Endpoint]]:
-    """Give what scripts are to be told: what has gone comes first. One that is not there yet has not come, one that is retired has gone."""
-    now = {each.address: each for each in (known.endpoints if known is not None else ()) if each.state != RETIRED}
+    """Give what scripts are to be told: what has gone comes first. One that is not there yet has not come.
+
+    One that is retired has gone, and so has one beside another of its kind to which the guest's name leads: what is told last counts.
+    """
+    now = {each.address: each for each in spoken(known.endpoints if known is not None else ())}
     for address, before in list(told.items()):
         if address not in now or _whose(now[address]) != _whose(before):
             yield DOWN, before
@@ -115,6 +127,15 @@ def _read(node: Node) -> Told:
         return {each.address: each for each in found if all(isinstance(field, str) for field in each[:5])}
     except (RecordTooNew, RecordUnreadable, TypeError):
         return {}
+
+
+def _unwritable(node: Node, told: Told) -> str:
+    """Write it; say why that could not be done, "" where it was."""
+    try:
+        _write(node, told)
+    except NetcommonError as error:
+        return f"what scripts of {FOLDER} were told is not kept: {error}"
+    return ""
 
 
 def _write(node: Node, told: Told) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from netcommon.lifecycle import execute
+from netcommon.lifecycle.underlay_overlap import overlap
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, inherit, replaced, to_json
 from netcommon.operations.underlay import answering
@@ -69,8 +70,8 @@ def known_of(node: Node) -> Underlay | None:
 def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str = "", cluster: str | None = None) -> dict[str, str]:
     """Give what the site's scripts are told of an instance's endpoints on this node, as last known: nobody waits for a registry.
 
-    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to. ``ends``: what listens there is to
-    end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
+    For each kind NETCOMMON_ENDPOINT_KIND_ADDRESS and _NAME, of that to which a name leads, or is to (``spoken``). ``ends``: what listens
+    there is to end. Then a retired one is told where there is no other: of a guest that has moved away the name may lead elsewhere by now.
     ``uuid``: of the NIC for which they are told, or ``cluster``: of the guest; of two guests of one name they are those of that one.
     """
     try:
@@ -84,13 +85,24 @@ def variables(node: Node, instance: str, log: Log, ends: bool = False, uuid: str
         log.warning(f"{node.paths.lib}/{underlay.NAME}: {error}")
         return {}
     found: dict[str, str] = {}
-    for each in sorted(ours, key=lambda each: each.state == RETIRED):
-        if each.state == RETIRED and not ends:
-            continue
+    for each in (*spoken(ours), *(each for each in ours if ends and each.state == RETIRED)):
         start = f"{VARIABLE}{each.kind.upper().replace('-', '_')}"
         found.setdefault(f"{start}_ADDRESS", each.address)
         found.setdefault(f"{start}_NAME", each.name)
     return found
+
+
+def spoken(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """Give those at which something is to listen: of each kind of a guest one, that to which a name leads, or else what was told last.
+
+    A registry that was restored from an older copy may tell two, of which it lets the name lead to the last.
+    """
+    found: dict[tuple[str, str, str], Endpoint] = {}
+    for each in endpoints:
+        of = each.cluster, each.instance, each.kind
+        if each.state != RETIRED and (of not in found or each.name or not found[of].name):
+            found[of] = each
+    return list(found.values())
 
 
 def _of_guest(node: Node, instance: str, uuid: str, endpoints: list[Endpoint]) -> list[Endpoint]:
@@ -126,6 +138,11 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, pac
             underlay_record.remove(node.paths, node.identity.netns)
         return Held(problem="; ".join(problems))
     view = execute.once(node)
+    if known is not None and (why := overlap(view, known, node.settings.underlay_device)):
+        is_up = _is_up(view, known, node.settings.underlay_device, record, earlier)
+        said = "overlaps the node's own network" if is_up else "is not put up, since the node's own network has addresses of it"
+        problems.append(f"{known.prefix} {said}: {why}: give that another prefix, or the underlay")
+        planned = planned if is_up else []
     made, standing = _resolved(view, planned, earlier, problems)
     retiring = execute.Among([*made, *standing]).lacks(earlier)
     off = [(one, why) for one in made if (why := one.differs(view))]
@@ -151,6 +168,16 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, pac
     generation = generation if kept or left else 0
     done = tuple(one for one in todo if one not in failed)
     return Held(prefix, generation, wanted, addresses, done, tuple(unmade), "; ".join(dict.fromkeys(problems)))
+
+
+def _is_up(view: View, known: Underlay, device: str, record: UnderlayRecord | None, earlier: Iterable[Operation]) -> bool:
+    """Tell whether any of a node's /64 is there already, which nothing takes away but the registry's word. A record may have been lost."""
+    begun = frozenset(() if record is None else record.pending)
+    own = [_what(one) for one in plan(known._replace(endpoints=()), device)]
+    if any(_what(one) in own and one.identity() not in begun for one in earlier):
+        return True
+    link = view.link(device)
+    return link is not None and any(each.address == known.own for each in view.addresses(link.index))
 
 
 def _done(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcommon.host.api.facts import AF_INET6, PROTOCOL, Address, Route
+from netcommon.host.api.facts import AF_INET6, PROTOCOL, REST, Address, Route
 from netcommon.host.api.requests import AddAddress, AddRoute, DeleteAddress, DeleteRoute
 from netcommon.operations.base import ABSENT, FINDINGS, FOREIGN, OURS, Operation, Owned
 from netcommon.operations.link import link_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 LENGTH = 128  #: of an address on its own
 UNREACHABLE = 7  #: RTN_UNREACHABLE
-REST = 0x7FFFFFFF  #: the metric of the route for the rest: whoever routes a part of the prefix comes first
 LOOPBACK, DUMMY = "lo", "dummy"  #: a device, and a kind of devices, that have addresses of a node and of nobody else
 
 

@@ -17,7 +17,7 @@ from netregistry.model.history import Identity
 from netregistry.model.underlay import RELEASED, Given, NodePrefix, Opened, Underlay, Zone
 from netregistry.refusal import Refused
 from netregistry.request import Done
-from netregistry.underlay import healing
+from netregistry.underlay import foreign, healing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,11 +68,15 @@ def _is_nobodys(draft: Draft, underlay: Underlay) -> None:
 
 
 def _fits(draft: Draft, underlay: Underlay) -> None:
-    """Raise Invalid where guests' networks have addresses of the prefix, or where there are more nodes than /64s."""
+    """Raise Invalid where guests' networks or nodes have addresses of the prefix, or where there are more nodes than /64s."""
     for key, network in draft.view.all("networks").items():
         if network.subnet6 and IPv6Network(network.subnet6).overlaps(underlay.network):
             name = network.name or key.partition("/")[2]
             raise Invalid("prefix", underlay.prefix, f"a prefix beside those of networks: {name} has {network.subnet6}")
+    for node, address, _number in foreign.addresses(draft, underlay):
+        there = draft.node(node)
+        name = there.name if there is not None else node
+        raise Invalid("prefix", underlay.prefix, f"a prefix of which nothing else has addresses: node {name} has {address}")
     nodes = len(draft.view.all("nodes"))
     if nodes > underlay.most:
         raise Invalid("prefix", underlay.prefix, f"a shorter one: there are {nodes} nodes, and {underlay.most} prefixes of /64 in it")
@@ -119,7 +123,9 @@ def _free(draft: Draft, underlay: Underlay) -> Iterator[int]:
     taken = healing.numbers(draft, underlay)
     had: Given = draft.get(keys.GIVEN) or Given()
     highest = max(*taken, had.highest, -1)
-    yield from range(highest + 1, underlay.most)
+    networks = foreign.numbers(draft, underlay)
+    yield from (number for number in range(highest + 1, underlay.most) if number not in networks)
+    taken |= networks
     yield from (number for number in range(min(highest + 1, underlay.most)) if number not in taken)
 
 
@@ -269,4 +275,5 @@ def due(view: View, now: float) -> bool:
         return lacking is not None
     if healing.withheld(view, now):
         return False
-    return len(healing.numbers(Draft(view, "", Identity("leader"), now), underlay)) < underlay.most
+    draft = Draft(view, "", Identity("leader"), now)
+    return len(healing.numbers(draft, underlay) | foreign.numbers(draft, underlay)) < underlay.most

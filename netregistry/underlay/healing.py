@@ -105,7 +105,8 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
             if each.address not in known:
                 if not saga.has_room(found, node):
                     continue  # it stays as its node has it
-                found.append(_endpoint(draft, node, each, each.address in said.there.addresses, rests, served))
+                told = _endpoint(draft, node, each, each.address in said.there.addresses, rests, served)
+                found = [*(_behind(one, told, rests, served) for one in found), told]
             taken.append(each)
         if taken:
             left[node] = said._replace(had=tuple(each for each in said.had if each not in taken))
@@ -123,6 +124,13 @@ def _endpoint(draft: Draft, node: str, each: Had, there: bool, rests: float, ser
     if each.retired:
         return Endpoint(each.kind, node, each.address, "retired", now, cleared=0.0 if served else now, until=now + rests)
     return Endpoint(each.kind, node, each.address, "there" if there else "wanted", now)
+
+
+def _behind(each: Endpoint, told: Endpoint, rests: float, served: bool) -> Endpoint:
+    """Give an endpoint as it is behind one that its node was told and a copy does not know: of a kind it has one of a guest, the latest."""
+    if not (each.live and told.live and (each.node, each.kind) == (told.node, told.kind)):
+        return each
+    return each._replace(state="retired", since=told.since, cleared=0.0 if served else told.since, until=told.since + rests)
 
 
 def _waits(opened: Opened | None, epoch: str, now: float) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from netcommon.host.api.facts import AF_INET6, PROTOCOL
+from netcommon.host.api.facts import AF_INET6, PROTOCOL, REST
 from netcommon.host.api.host import View
-from netcommon.operations.underlay import REST
 from runtime import membership, underlay
 from runtime.paths import Paths
 from runtime.underlay import Underlay

@@ -13,6 +13,9 @@ AF_INET6 = 10
 #: Our number among the routing protocols (rtnetlink(7), rt_protos): the mark on rules, routes and proxy neighbours.
 PROTOCOL = 174
 
+#: The last metric that there is, of the route for the rest of a node's underlay prefix: whoever routes a part of that comes first.
+REST = 0x7FFFFFFF
+
 #: Ethertypes of VLAN tags: a customer's (802.1Q), which guests send, and a provider's (802.1ad).
 DOT1Q, DOT1AD = 0x8100, 0x88A8
 

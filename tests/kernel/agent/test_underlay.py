@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,3 +163,61 @@ def test_the_node_begins_from_its_own_address_and_never_from_an_endpoints(here: 
             with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as asked:
                 asked.connect((target, 9))
                 assert asked.getsockname()[0] == OWN
+
+
+def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) -> None:
+    """Nobody trusts the folder of what they were told: an alarm, without a word of the kernel's when that is over."""
+    script = Path(Paths().etc, "endpoint.d", "tell")
+    script.parent.mkdir(parents=True)
+    told = script.parent.parent / "told"
+    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
+    script.chmod(0o755)
+    folder = Path(Paths().state, "underlay")
+    with agent() as running:
+        running.took(lambda: told.exists() and len(told.read_text().splitlines()) == 2, 10, "they are told")
+        folder.chmod(0o777)
+        give(Paths(), 0, 1, 2, generation=2)
+        running.signal(signal.SIGHUP)
+        running.took(lambda: "endpoint-scripts" in running.status()["alarms"], 10, "an alarm")
+        folder.chmod(0o755)
+        running.took(lambda: f"{address(2)} endpoint-up" in told.read_text(), 45, "they are told later")
+        running.took(lambda: running.status()["alarms"] == {}, 45, "no alarm")
+
+
+@pytest.mark.parametrize("kind", ["unreachable", "blackhole", "unicast"])
+def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: str) -> None:
+    """It stood where ours belongs, whatever it was, and ours is there within two seconds; so it is where it takes the place of ours."""
+    to = (PREFIX, "dev", "lo") if kind == "unicast" else (kind, PREFIX)
+    theirs = (*to, "metric", str(0x7FFFFFFF), "proto", "static")
+    run("ip", "-6", "route", "add", *theirs)
+    with agent() as running:
+        running.took(lambda: set(addresses()) == {OWN, address(0), address(1)}, 10, "all but the route is there")
+        running.lasts(3)  # the looks are over that its own addresses have caused
+        run("ip", "-6", "route", "del", *theirs)
+        assert running.took(whole, 10, "the route is there") < 2
+        running.lasts(3)
+        run("ip", "-6", "route", "replace", *theirs)
+        if kind != "unreachable":
+            assert running.took(lambda: "underlay" in running.status()["alarms"], 10, "an alarm") < 2
+            run("ip", "-6", "route", "del", *theirs)
+            running.took(lambda: whole() and running.status()["alarms"] == {}, 10, "the route is there again")
+
+
+@pytest.mark.parametrize("how", ["address", "announced"])
+def test_a_prefix_of_the_nodes_own_network_is_not_put_up(here: Node, how: str) -> None:
+    """The router of that network is reached on, and all of it comes as soon as the network has another prefix."""
+    here.outside("up0", "fd00:1:2:7::1/64")
+    theirs = ("address", "add", "fd00:1:2:7::10/64", "dev", "up0", "nodad")
+    if how == "announced":
+        theirs = ("route", "add", PREFIX, "dev", "up0", "proto", "ra", "metric", "256")
+    run("ip", "-6", *theirs)
+    with agent() as running:
+        running.took(lambda: f"{PREFIX} is not put up" in running.status()["alarms"].get("underlay", ""), 10, "an alarm")
+        running.lasts(3)
+        assert addresses() == {} and routes() == []
+        assert " dev up0 " in run("ip", "-6", "route", "get", "fd00:1:2:7::1")
+        run("ip", "-6", theirs[0], "del", *theirs[2:5])
+        running.took(lambda: whole() and running.status()["alarms"] == {}, 45, "all of it is there")
+        run("ip", "-6", *theirs)
+        running.took(lambda: f"{PREFIX} overlaps" in running.status()["alarms"].get("underlay", ""), 45, "an alarm")
+        assert whole()

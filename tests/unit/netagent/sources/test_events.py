@@ -19,7 +19,19 @@ from netagent.agent import _lock_closed, _record_changed
 from netagent.events import BASE, INDEX, NAME, SWITCH, TABLE, Came, Changed, Gone, LockClosed, Overrun, RecordChanged
 from netagent.sources import nft_events
 from netagent.sources.inotify import FileEvents
-from netagent.sources.listener import EQUAL, LOAD_BYTE, LOAD_HALF, RETURN, Listener
+from netagent.sources.listener import (
+    ATTRIBUTE,
+    EQUAL,
+    FIND,
+    LOAD_BYTE,
+    LOAD_HALF,
+    LOAD_WORD_X,
+    NUMBER,
+    NUMBER_X,
+    RETURN,
+    TO_X,
+    Listener,
+)
 from netagent.sources.ovs_events import OvsEvents
 from netagent.sources.rtnetlink import FILTER, RTM_NEWADDR, KernelEvents
 from netcommon.host.api.nftables import ARP, NETDEV, Drop, NftChain, NftElement, NftTable, Put
@@ -232,7 +244,7 @@ def test_whom_a_change_of_nftables_is_about() -> None:
 
 def passes(datagram: bytes) -> bool:
     """What the kernel makes of FILTER."""
-    accumulator = place = 0
+    accumulator = place = index = 0
     while True:
         operation, yes, no, operand = FILTER[place]
         place += 1
@@ -240,11 +252,32 @@ def passes(datagram: bytes) -> bool:
             accumulator = int.from_bytes(datagram[operand : operand + 2], "big")
         elif operation == LOAD_BYTE:
             accumulator = datagram[operand]
+        elif operation == NUMBER:
+            accumulator = operand
+        elif operation == NUMBER_X:
+            index = operand
+        elif operation == TO_X:
+            index = accumulator
+        elif operation == LOAD_WORD_X:
+            accumulator = int.from_bytes(datagram[index + operand : index + operand + 4], "big")
+        elif operation == FIND:
+            assert operand == ATTRIBUTE
+            accumulator = found(datagram, accumulator, index)
         elif operation == EQUAL:
             place += yes if accumulator == operand else no
         else:
             assert operation == RETURN
             return operand != 0
+
+
+def found(datagram: bytes, place: int, kind: int) -> int:
+    """Give where an attribute of a kind is in a datagram, behind a place; 0 for none."""
+    while place + 4 <= len(datagram):
+        length, there = struct.unpack_from("=HH", datagram, place)
+        if there == kind:
+            return place
+        place += (length + 3) & ~3
+    return 0
 
 
 def message(kind: int, body: bytes) -> bytes:
@@ -253,6 +286,9 @@ def message(kind: int, body: bytes) -> bytes:
 
 def route(length: int, protocol: int, family: int = 2) -> bytes:
     return struct.pack("=BBBBBBBBI", family, length, 0, 0, 254, protocol, 0, 1, 0)
+
+
+REST_METRIC = struct.pack("=HHIHHI", 8, 4, 1, 8, 6, 0x7FFFFFFF)  #: a device, and the metric
 
 
 @pytest.mark.parametrize(
@@ -275,6 +311,12 @@ def route(length: int, protocol: int, family: int = 2) -> bytes:
         (RTM_DELROUTE, route(32, 174, 10), True),
         (RTM_DELROUTE, route(128, 2, 10), False),
         (RTM_DELROUTE, route(0, 186), True),
+        (RTM_DELROUTE, route(64, 4, 10) + REST_METRIC, True),
+        (RTM_DELROUTE, route(64, 4, 10), False),
+        (RTM_DELROUTE, route(64, 186, 10) + struct.pack("=HHIHHI", 8, 4, 0x7FFFFFFF, 8, 6, 1024), False),
+        (RTM_DELROUTE, route(63, 4, 10) + REST_METRIC, False),
+        (RTM_NEWROUTE, route(64, 4, 10) + REST_METRIC, True),
+        (RTM_NEWROUTE, route(64, 174, 10) + REST_METRIC, False),
         (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x40, 0, 0), True),
         (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 7, 3, 0x02, 0, 0), False),
         (RTM_NEWNEIGH, struct.pack("=BxxxiHBB", 10, 3, 0x40, 0, 0), False),

@@ -27,7 +27,7 @@ from netagent.events import (
     Mark,
 )
 from netagent.sources.simulated import SimulatedFlows, SimulatedKernel, SimulatedNft, SimulatedOvs
-from netcommon.host.api.facts import AF_INET, AF_INET6, FLOW_MARK, OVS_MARK, PROTOCOL, Address, BridgeVlan, Link, OvsPort, Route, Rule
+from netcommon.host.api.facts import AF_INET, AF_INET6, FLOW_MARK, OVS_MARK, PROTOCOL, REST, Address, BridgeVlan, Link, OvsPort, Route, Rule
 from netcommon.host.api.nftables import NETDEV, Drop, NftChain, NftRule, NftTable, Put
 from netcommon.host.api.requests import (
     AddAddress,
@@ -108,6 +108,9 @@ def test_what_the_filter_leaves_out(host: MemoryHost, kernel: SimulatedKernel) -
     assert after(host, kernel, DeleteRoute(single)) == [Came(((ADDRESS, "10.0.0.7/32"),))]
     assert after(host, kernel, DeleteRoute(ours)) == [Gone(((INDEX, tap), (ADDRESS, "10.0.0.5/32")))]
     default = ours._replace(destination="0.0.0.0/0", protocol=4)
+    rest = Route(AF_INET6, 254, "fd00:1:2:3::/64", 0, protocol=4, scope=0, metric=REST, type=7)
+    mark = (ADDRESS, "fd00:1:2:3::/64")
+    assert after(host, kernel, AddRoute(rest), DeleteRoute(rest)) == [Changed((mark,)), Came((mark,))]
     assert after(host, kernel, AddRoute(default), DeleteRoute(default)) == [Came(((UPLINKS, AF_INET),)), Gone(((UPLINKS, AF_INET),))]
 
 

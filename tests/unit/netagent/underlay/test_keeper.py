@@ -13,14 +13,16 @@ from netagent.loop import Loop
 from netagent.observe.alarms import Alarms
 from netagent.observe.metrics import Metrics
 from netagent.reconcile.keyed_pool import Key
-from netagent.underlay.keeper import ENDPOINTS, UNDERLAY, Keeper
+from netagent.underlay.keeper import UNDERLAY, Keeper
+from netagent.underlay.scripts import ENDPOINTS
 from netcommon.host.api.facts import AF_INET6, Address, Link
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddAddress, DeleteAddress
 from netcommon.lifecycle.context import Clock
 from netcommon.settings.model import Settings
 from runtime import underlay
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, NetcommonError, TryAgain
+from runtime.folder import Folder
 from tests.support.node_underlay import OWN, PREFIX, address, give, is_rest_unreachable, join, marked
 from tests.support.sim import Sim
 
@@ -55,7 +57,7 @@ class Place:
     def _put(self, key: Key, job: Callable[[Any], None], today: bool) -> None:
         assert not today
         if key == Key(ENDPOINTS):
-            self.loop.tell(lambda: job(SimpleNamespace(node=self.sim.node, log=self.sim.log)))
+            self.loop.tell(lambda: self._do(job))
             return
         assert key == Key(UNDERLAY)
         self.works += 1
@@ -65,6 +67,13 @@ class Place:
             self.loop.tell(lambda: self.keeper.unworked("the state directory cannot be read"))
         else:
             self.loop.tell(lambda: job(worker))
+
+    def _do(self, job: Callable[[Any], None]) -> None:
+        """Do it as a worker does, and say what has failed."""
+        try:
+            job(SimpleNamespace(node=self.sim.node, log=self.sim.log))
+        except NetcommonError as error:
+            self.keeper.scripts.unworked(str(error))
 
     def passes(self, seconds: float) -> None:
         """Let the time pass, in steps."""
@@ -256,12 +265,77 @@ def test_a_record_that_cannot_be_written_is_an_alarm(place: Place, monkeypatch: 
     assert not Path(place.sim.paths.state, "underlay/1.json").exists()
 
 
-def test_the_sites_scripts_are_told_what_comes_and_goes(place: Place) -> None:
-    """Also what has gone while no agent was there, and nothing twice."""
+def noting(place: Place) -> Path:
+    """Make a script of the site's that notes what it is told; give where."""
     script, told = Path(place.sim.paths.etc, "endpoint.d", "tell"), Path(place.sim.paths.etc, "told")
     script.parent.mkdir(parents=True)
     script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
     script.chmod(0o755)
+    return told
+
+
+def test_what_scripts_were_told_and_cannot_be_kept_is_an_alarm_and_told_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All guests' are told while nothing can be written, and it is written when that is over; no event need tell."""
+    told, write = noting(place), Folder.write
+    full = True
+
+    def refuse(folder: Folder, name: str, *given: Any, **more: Any) -> None:
+        if full and name.startswith("told-"):
+            raise HostRefused("cannot write: no space left on device")
+        write(folder, name, *given, **more)
+
+    monkeypatch.setattr(Folder, "write", refuse)
+    give(place.sim.paths, 0, 1, 2)
+    place.keeper.look()
+    place.passes(5)
+    expected = [f"{address(number)} endpoint-up" for number in range(3)]
+    assert told.read_text().splitlines() == expected
+    assert place.alarms.active() == {ENDPOINTS: "what scripts of endpoint.d were told is not kept: cannot write: no space left on device"}
+    full = False
+    place.passes(35)
+    assert place.alarms.active() == {} and told.read_text().splitlines() == expected
+    place.begin()
+    place.keeper.look()
+    place.passes(1)
+    assert told.read_text().splitlines() == expected, "another agent reads it"
+
+
+def test_scripts_are_told_after_a_kernel_that_does_not_answer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = noting(place)
+
+    def mute(*_given: object) -> Any:
+        raise TryAgain("the kernel does not answer")
+
+    monkeypatch.setattr("netcommon.lifecycle.endpoint_scripts.seen", mute)
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(5)
+    assert place.alarms.active() == {ENDPOINTS: "the kernel does not answer"} and not told.exists()
+    monkeypatch.undo()
+    place.passes(35)
+    assert place.alarms.active() == {} and told.read_text().splitlines() == [f"{address(0)} endpoint-up"]
+
+
+def test_a_folder_that_nobody_trusts_is_an_alarm_of_the_scripts_alone(place: Place) -> None:
+    """What the keeper has to do goes on."""
+    told = noting(place)
+    give(place.sim.paths, 0)
+    place.keeper.look()
+    place.passes(1)
+    folder = Path(place.sim.paths.state, "underlay")
+    folder.chmod(0o777)
+    give(place.sim.paths, 0, 1, generation=2)
+    place.keeper.look()
+    place.passes(5)
+    assert "mode 0777" in place.alarms.active()[ENDPOINTS]
+    folder.chmod(0o755)
+    place.passes(35)
+    assert place.alarms.active() == {} and told.read_text().splitlines() == [f"{address(number)} endpoint-up" for number in range(2)]
+
+
+def test_the_sites_scripts_are_told_what_comes_and_goes(place: Place) -> None:
+    """Also what has gone while no agent was there, and nothing twice."""
+    told = noting(place)
     give(place.sim.paths, 0)
     place.keeper.look()
     place.passes(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import pytest
 from netcommon.lifecycle import endpoint_scripts
 from netcommon.lifecycle.endpoint_scripts import concerned, tell
 from netcommon.lifecycle.underlay import hold
+from netcommon.scripts import site as custom
 from runtime import underlay
+from runtime.errors import HostRefused
 from tests.support.node_underlay import address, endpoint, join, said
 from tests.support.registry import NODES
 from tests.support.sim import Sim
@@ -84,6 +88,19 @@ def test_of_two_guests_of_one_name_each_has_its_own(site: Site, order: int) -> N
     assert len(told) == 2 and all(line[0] == line[4] == line[7] for line in told)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_of_one_kind_that_with_the_name_is_told(site: Site, order: int) -> None:
+    """What was told last of the other one is that it has gone, so nothing listens there instead."""
+    one, two = endpoint(0, state="there"), endpoint(1, instance="web0", state="there", name="")
+    site.knows(*[one, two][::order])
+    assert [line.split()[:2] for line in site.told()] == [[address(0), "endpoint-up"]]
+    site.knows(*[{**one, "name": ""}, {**two, "name": one["name"]}][::order])
+    told = [line.split() for line in site.told()]
+    assert [line[:2] for line in told] == [[address(0), "endpoint-down"], [address(1), "endpoint-up"]]
+    assert told[1][7] == address(1)
+    assert site.told() == []
+
+
 def test_what_is_not_there_yet_has_not_come(site: Site) -> None:
     site.knows(endpoint(0), made=False)
     assert site.told() == []
@@ -141,3 +158,32 @@ def test_what_is_kept_and_cannot_be_read_is_told_again(site: Site) -> None:
     for text in ("{", '{"schema": 1, "endpoints": 7}', kept.read_text().replace('"kind"', '"sort"')):
         kept.write_text(text)
         assert site.told() == [expected(0, "endpoint-up")]
+
+
+def test_what_fails_for_one_guest_keeps_no_other_from_being_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written for a while, and one guest's script cannot be begun: that alone is told later, all of it once."""
+    write, run = endpoint_scripts._write, custom.run_each
+    full = True
+
+    def refuse(node: Any, told: Any) -> None:
+        if full:
+            raise HostRefused("no space left on device")
+        write(node, told)
+
+    def lacks(scripts: Any, given: custom.Call, *more: Any) -> Any:
+        if full and given.tap == address(0):
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return run(scripts, given, *more)
+
+    monkeypatch.setattr(endpoint_scripts, "_write", refuse)
+    monkeypatch.setattr(custom, "run_each", lacks)
+    site.knows(*map(endpoint, range(3)))
+    unwritten, problem = tell(site.sim.node, site.sim.log)
+    told = Path(site.sim.paths.etc, "told")
+    assert told.read_text().splitlines() == [expected(1, "endpoint-up"), expected(2, "endpoint-up")]
+    assert address(0) in problem and "no space left" in problem
+    full = False
+    assert tell(site.sim.node, site.sim.log, unwritten) == (None, "")
+    assert told.read_text().splitlines()[2:] == [expected(0, "endpoint-up")]
+    told.unlink()
+    assert site.told() == []

@@ -130,3 +130,16 @@ def test_a_damaged_file_keeps_no_guest_from_its_network(sim: Sim, text: str) -> 
     assert sim.up(nic("bridged")).changed
     assert noted.read_text() == ".\n" and any(underlay.NAME in line for line in map(str, sim.lines))
     assert sim.record(UUIDS[0])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_of_one_kind_that_with_the_name_is_told(sim: Sim, order: int) -> None:
+    """A registry that was restored from a copy may know of one more than there was."""
+    keep(sim, *[endpoint(1), endpoint(2, instance="web1", state="there", name="")][::order])
+    assert variables(sim.node, "web1", sim.log) == variables(sim.node, "web1", sim.log, ends=True) == CONSOLE
+
+
+def test_of_two_of_one_kind_without_a_name_the_last_is_told(sim: Sim) -> None:
+    """The registry will let the name lead there."""
+    keep(sim, endpoint(2, instance="web1", name=""), endpoint(1, name=""), endpoint(3, instance="web1", state="retired", name=""))
+    assert variables(sim.node, "web1", sim.log)["NETCOMMON_ENDPOINT_CONSOLE_ADDRESS"] == address(1)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from netcommon.host.api.facts import AF_INET6, PROTOCOL, Address, Link, Route
+from netcommon.host.api.facts import AF_INET6, PROTOCOL, REST, Address, Link, Route
 from netcommon.host.api.host import Answer
 from netcommon.host.api.requests import AddAddress, AddRoute, DeleteAddress, DeleteRoute
 from netcommon.lifecycle import underlay as module
 from netcommon.lifecycle.gc import KEPT, REMOVED
 from netcommon.lifecycle.underlay import Held, hold, seen
 from netcommon.operations.base import Operation
-from netcommon.operations.underlay import REST, NodeAddress
+from netcommon.operations.underlay import NodeAddress
 from netcommon.plan.underlay import plan
 from runtime import membership, underlay, underlay_record
 from runtime.errors import HostRefused, TryAgain

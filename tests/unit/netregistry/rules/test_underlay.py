@@ -214,6 +214,48 @@ def test_a_node_that_comes_back_in_time_has_the_same(registry: Registry) -> None
     assert prefix(registry, 0) == found
 
 
+def reports(registry: Registry, number: int, *addresses: str) -> None:
+    """Let a node say which addresses it has."""
+    registry.local.sign_on(node(number), f"eeeeeeee-0000-4000-8000-00000000000{number}", 8e4)
+    assert registry.report(node(number), about={"addresses": list(addresses)}).status == 200
+
+
+def test_a_prefix_that_nodes_have_addresses_of_is_refused(registry: Registry) -> None:
+    """It is that of their own network; one beside it is not."""
+    registry.join(0)
+    reports(registry, 0, "192.0.2.1", "fd12:3456:789a::10", "fd12:3456:789b::1")
+    refused = registry.refused("underlay.init", "", {"prefix": SITE})
+    assert (refused["kind"], refused["field"]) == ("invalid", "prefix") and "node0 has fd12:3456:789a::10" in refused["detail"]
+    registry.do("underlay.init", "", {"prefix": "fd12:3456:789c::/48"})
+    registry.do("underlay.init", "", {"prefix": "fd12:3456:789c::/48"})
+
+
+def test_a_prefix_of_a_nodes_own_network_is_given_to_none(registry: Registry) -> None:
+    """Where it is known; a node that says more than it can have keeps a few from others. Its own /64 is no such network."""
+    registry.do("underlay.init", "", {"prefix": "fd12::/60"})
+    registry.join(0)
+    reports(registry, 0, "fd12::1", "fd12::5", "fd12:0:0:1::10", *(f"fd12:0:0:{number:x}::10" for number in range(3, 16)))
+    for number in (1, 2, 3):
+        registry.join(number)
+    assert list(prefixes(registry).values()) == ["fd12::/64", "fd12:0:0:2::/64", "fd12:0:0:a::/64", "fd12:0:0:b::/64"]
+
+
+def test_where_all_that_is_left_is_a_network_nodes_wait(registry: Registry) -> None:
+    """The leader does not ask for it again and again, and gives it when that network is no more."""
+    registry.do("underlay.init", "", {"prefix": "fd12::/60"})
+    registry.join(0)
+    reports(registry, 0, *(f"fd12:0:0:{number:x}::10" for number in range(1, 9)))
+    for number in range(8):
+        registry.do("node.join", "", {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "name": f"n{number}"})
+    before = registry.local.view.ledger.number
+    for _ in range(2):
+        registry.passes(1)
+    assert len(prefixes(registry)) == 8 and registry.local.view.ledger.number == before
+    reports(registry, 0)
+    registry.passes(1)
+    assert len(prefixes(registry)) == 9
+
+
 def test_what_a_service_that_knows_no_underlay_leaves(registry: Registry) -> None:
     registry.do("underlay.init", "", {"prefix": SITE})
     registry.join(0)

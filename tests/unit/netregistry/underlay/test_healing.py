@@ -270,3 +270,21 @@ def test_a_node_that_joins_again_says_first_what_it_has(site: Site) -> None:
     one = {"cluster": "", "instance": "web1", "kind": "console", "address": "fd12:3456:789a:4::1:7"}
     first_word(site, 5, one)
     assert states(site, "web1") == [("fd12:3456:789a:4::1:7", "there")] and site.prefix(5).next == FIRST + 8
+
+
+@pytest.mark.parametrize("how", ["retired", "retired first", "forgotten"])
+def test_of_a_guest_that_went_and_came_back_one_endpoint_stays(site: Site, how: str) -> None:
+    """Its node was drained and filled again since the copy: the address of before rests, or is gone from there, as the node says."""
+    nic = site.guest("web1")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    before, now = had(site, 0, "web1", 0, retired=True), had(site, 0, "web1", 1)
+    restored(site)
+    first_word(site, 0, *{"retired": [now, before], "retired first": [before, now], "forgotten": [now]}[how])
+    site.says(0, nic, "running")
+    assert dict(states(site, "web1")) == {before["address"]: "retired", now["address"]: "there"}
+    assert site.local.view.get(keys.name(ZONE, f"web1.console.{ZONE}")).address == now["address"] and site.names() == {"web1.console": 0}
+    for _ in range(4):
+        site.passes(RESTS)
+        site.confirms(0)
+    assert addresses(site, 0) == [now["address"]]

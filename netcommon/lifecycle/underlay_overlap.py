@@ -1,0 +1,49 @@
+"""Tell whether the node's own network has addresses of the /64 that a registry has given the node. Pure.
+
+What is on the loopback, on a dummy or on the underlay's own device is the node's alone, and no network. A route to a part of the /64, or by
+a gateway, is an administrator's own affair: it comes before ours.
+"""
+
+from __future__ import annotations
+
+from _socket import AF_INET6, inet_pton
+
+from netcommon.host.api.facts import REST
+from netcommon.operations.table import MAIN
+from netcommon.operations.underlay import DUMMY, LENGTH, LOOPBACK
+from runtime import underlay
+from runtime.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netcommon.host.api.host import View
+    from runtime.underlay import Underlay
+
+UNICAST = 1  #: RTN_UNICAST
+
+
+def overlap(view: View, known: Underlay, device: str) -> str:
+    """Say which network of the node's own has addresses of its /64, "" for none. ``device``: that of the underlay's addresses."""
+    first = _first(known.prefix.partition("/")[0])
+    own = frozenset(known.addresses)
+    for each in view.addresses():
+        if each.family != AF_INET6 or not each.length or (each.length == LENGTH and each.address in own):
+            continue  # ours on the device of earlier settings are no network
+        beyond = max(underlay.LENGTH - each.length, 0)
+        if _first(each.address) >> beyond == first >> beyond and (name := _network(view, each.index, device)):
+            return f"{name} has {each.address}/{each.length}"
+    for route in view.routes(AF_INET6, MAIN, known.prefix, REST):
+        on_link = route.type == UNICAST and route.metric != REST and not (route.gateway or route.paths)
+        if on_link and (name := _network(view, route.index, device)):
+            return f"{route.destination} is reached on {name} itself by a route"
+    return ""
+
+
+def _first(address: str) -> int:
+    """Give the first half of an address."""
+    return int.from_bytes(inet_pton(AF_INET6, address)[:8], "big")
+
+
+def _network(view: View, index: int, device: str) -> str:
+    """Give the name of a device on which others may be; "" for one that is the node's alone, or gone."""
+    link = view.link_at(index)
+    return "" if link is None or link.kind == DUMMY or link.name in (LOOPBACK, device) else link.name
