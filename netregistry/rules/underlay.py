@@ -92,10 +92,15 @@ def given(draft: Draft, nodes: Iterable[str]) -> None:
         if key in draft.view.unreadable:
             continue  # nobody knows what it has
         before: NodePrefix | None = draft.get(key)
+        if before is not None and healing.spoken_for(draft).get(before.prefix, node) != node:
+            draft.expect(key)
+            draft.delete(key)  # another one has it, by what that says
+            before = None
         if before is not None:
             draft.expect(key)
             draft.put(key, before._replace(freed=0.0, until=0.0, generation=before.generation + 1))
         elif (said := _as_said(draft, underlay, node)) is not None:
+            healing.take(draft, node, said.prefix)
             draft.expect(key)
             draft.put(key, said)
         elif (number := next(numbers, -1)) >= 0:
