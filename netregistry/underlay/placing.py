@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from netregistry.model import keys
 from netregistry.model.underlay import LAST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
+from netregistry.steady import SLACK
 from netregistry.stores.base import LARGEST, MOST, checked, commit_size
 from netregistry.underlay import healing, names, renaming, saga, sight
 
@@ -73,6 +74,8 @@ class Placing:
         world = self._world(underlay)
         heard = (*guest.running, *guest.incoming, *guest.stopped)
         found, left = healing.regained(draft, before, heard, underlay.rests, world.served)
+        if self._ends:
+            found = _shortened(found, draft.now, underlay.rests)
         begun = before if found == before else found._replace(generation=before.generation + 1)
         after = saga.step(begun, guest, world)
         for node, said in left.items():
@@ -209,6 +212,16 @@ class Placing:
         draft.expect(key)
         draft.put(key, prefix._replace(next=prefix.next + 1))
         return prefix.at(prefix.next)
+
+
+def _shortened(before: Placement, now: float, rests: float) -> Placement:
+    """Let no quarantine last longer from now on than the setting says: it began while the clock was fast, or by another setting."""
+
+    def ended(each: Endpoint) -> Endpoint:
+        late = each.state == "retired" and each.until > now + rests + SLACK
+        return each._replace(since=min(each.since, now), until=now + rests) if late else each
+
+    return before._replace(endpoints=tuple(map(ended, before.endpoints)))
 
 
 def _dated(each: Endpoint, before: frozenset[str], generation: int) -> Endpoint:
