@@ -108,10 +108,35 @@ def beyond(prefix: NodePrefix, there: There, had: Iterable[Had] = ()) -> NodePre
 
 
 def lost(draft: Draft, node: str, prefix: NodePrefix, had: Iterable[Had]) -> tuple[Had, ...]:
-    """Give those of a node's endpoints that are in its prefix, and in no placement."""
+    """Give those of a node's endpoints that are in its prefix, and in no placement of their instance, whatever its cluster is called."""
     placements: list[Placement] = [draft.get(key) for key in draft.members("placed", node)]
-    known = {each.address for placement in placements for each in placement.endpoints}
-    return tuple(each for each in had if each.instance and each.address not in known and prefix.number_of(each.address) >= FIRST)
+    known = {(placement.instance, each.address) for placement in placements for each in placement.endpoints}
+    missing = (each for each in had if each.instance and (each.instance, each.address) not in known)
+    return tuple(each for each in missing if prefix.number_of(each.address) >= FIRST)
+
+
+def _anothers(draft: Draft, before: Placement) -> set[str]:
+    """Give the addresses of a placement that are another instance's by what their nodes had before a restore.
+
+    The copy was put back behind one that was older, by which they were given again.
+    """
+    own = {each.address: each.node for each in before.endpoints}
+    found = set[str]()
+    for node in dict.fromkeys(own.values()):
+        said: Confirmed | None = draft.get(keys.confirmed(node))
+        if said is not None and said.epoch == draft.view.epoch:
+            found |= {each.address for each in said.had if each.instance != before.instance and own.get(each.address) == node}
+    return found
+
+
+def _given_up(draft: Draft, node: str, had: Had) -> None:
+    """Let other instances have an address no more that a node has had for this one; what they have instead their own steps say."""
+    for key in draft.members("placed", node):
+        other: Placement = draft.get(key)
+        kept = tuple(each for each in other.endpoints if each.address != had.address)
+        if other.instance != had.instance and kept != other.endpoints:
+            draft.expect(key)
+            draft.put(key, other._replace(endpoints=kept, generation=other.generation + 1))
 
 
 def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float, served: bool) -> tuple[Placement, dict[str, Confirmed]]:
@@ -120,7 +145,8 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     ``nodes``: those that are alive and say anything of its guest. A node says first what it has, and then of which guests: until that was
     said, or a while is over, an endpoint stays as it is.
     """
-    found = [each for each in before.endpoints if _stays(draft, each)]
+    anothers = _anothers(draft, before)
+    found = [each for each in before.endpoints if each.address not in anothers and _stays(draft, each)]
     known = {each.address for each in found}
     left: dict[str, Confirmed] = {}
     over = not _waits(draft.get(keys.OPENED), draft.view.epoch, draft.now)
@@ -135,6 +161,7 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
             if each.address not in known:
                 if not saga.has_room(found, node):
                     continue  # it stays as its node has it
+                _given_up(draft, node, each)
                 found.append(_endpoint(draft, node, each, each.address in said.there.addresses, rests, served))
             taken.append(each)
         if taken:
