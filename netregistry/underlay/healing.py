@@ -152,11 +152,17 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     over = not _waits(draft.get(keys.OPENED), draft.view.epoch, draft.now)
     for key in draft.members("had", before.cluster, before.instance):
         node, said = key.partition("/")[2], draft.get(key)
-        if draft.node(node) is None or said.epoch != draft.view.epoch:
+        prefix: NodePrefix | None = draft.get(keys.prefix(node))
+        if draft.node(node) is None or said.epoch != draft.view.epoch or prefix is None:
             continue
         taken = []
         for each in said.had:
-            if (each.cluster, each.instance) != (before.cluster, before.instance) or not (over or each.retired or node in nodes):
+            if (each.cluster, each.instance) != (before.cluster, before.instance):
+                continue
+            if not _is_in(prefix, each.address):
+                taken.append(each)  # it is of an underlay of before
+                continue
+            if not (over or each.retired or node in nodes):
                 continue
             if each.address not in known:
                 if not saga.has_room(found, node):
@@ -170,12 +176,16 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
 
 
 def _stays(draft: Draft, each: Endpoint) -> bool:
-    """Tell whether an endpoint's address is one of its node's prefix, which may be another one than a copy has said, or of nobody's."""
-    address = each.address
+    """Tell whether an endpoint's address is one of its node's prefix, or of nobody's where that has none."""
     prefix: NodePrefix | None = draft.get(keys.prefix(each.node))
     if prefix is not None:
-        return address.startswith(prefix.prefix.partition("/")[0]) or prefix.number_of(address) >= 0
-    return not _others(draft, each.node, str(IPv6Network((address, EACH), strict=False)))
+        return _is_in(prefix, each.address)
+    return not _others(draft, each.node, str(IPv6Network((each.address, EACH), strict=False)))
+
+
+def _is_in(prefix: NodePrefix, address: str) -> bool:
+    """Tell whether an address is one of a node's prefix, which may be another one than a copy, or the node, has said before."""
+    return address.startswith(prefix.prefix.partition("/")[0]) or prefix.number_of(address) >= 0
 
 
 def _endpoint(draft: Draft, node: str, each: Had, there: bool, rests: float, served: bool) -> Endpoint:
