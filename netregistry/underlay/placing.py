@@ -84,7 +84,8 @@ class Placing:
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)
-        if moved is None and after == before:
+        empty = not after.endpoints and draft.get(key) is not None
+        if moved is None and after == before and not empty:
             return
         draft.expect(key)  # also where names alone change: what they lead to must be as it is
         generation = moved or 0
@@ -97,8 +98,8 @@ class Placing:
             after = after._replace(endpoints=tuple(_dated(each, new, generation or zone.generation) for each in after.endpoints))
         if after != before and after.endpoints:
             draft.put(key, after)
-        elif after != before and draft.get(key) is not None:
-            draft.delete(key)
+        elif empty:
+            draft.delete(key)  # also one from which an operator has taken the last address
         for node in sorted(told):
             self._tell(node)
 
