@@ -80,6 +80,7 @@ ACTIONS: dict[str, Action] = {
     "quarantine.end": Action(ends.quarantine, _nothing),
     "claims.sweep": Action(ends.sweep, _nothing),
     "underlay.settle": Action(underlay.settle, _nothing),
+    "underlay.end": Action(underlay.end, _nothing),
     "token.add": Action(tokens.add, lambda: schema(tokens.NewToken)),
     "token.revoke": Action(tokens.revoke, _nothing),
     "certificate.join": Action(tokens.join, lambda: schema(tokens.Joining)),

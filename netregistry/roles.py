@@ -91,6 +91,7 @@ ROLES: dict[str, frozenset[str]] = {
     "claims.sweep": LEADER,
     "certificates.sweep": LEADER,
     "underlay.settle": LEADER,
+    "underlay.end": LEADER,
 }
 
 

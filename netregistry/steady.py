@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 JUMP = 60.0  #: seconds by which the two may differ from one look to the next
 AWAY = 3600.0  #: seconds for which no service may have looked: by as much it may have jumped meanwhile
 HELD = 3600.0  #: seconds for which nothing ends by a clock that has jumped, at least
+SLACK = 300.0  #: seconds by which a clock may be set back without a look at what was freed since
 QUIET = DAY  #: seconds that a registry has usually something written in: a start later than that may be by a wrong clock
 
 

@@ -18,6 +18,7 @@ from netregistry.model.underlay import NodePrefix, Placement
 from netregistry.request import Done
 from netregistry.rules import holders, underlay
 from netregistry.rules.claims import quarantined, settle
+from netregistry.steady import SLACK
 from netregistry.stores.base import LONGEST_VALUE
 from runtime import validate
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 50  #: things changed by one commit: NICs may be large
 BYTES = LONGEST_VALUE * 3 // 8  #: of NICs changed by one commit: its entry of the history has each of them twice
-SLACK = 300.0  #: seconds by which a clock may be set back without a look at what was freed since
 
 
 def options(draft: Draft, part: Part) -> Done:
@@ -100,6 +100,8 @@ def wanted(view: View, now: float, ends: bool = True, forgets: bool = True) -> t
         found.append("claims.sweep")
     if forgets and next(holders.over(view, now), None) is not None:
         found.append("certificates.sweep")
-    if underlay.due(view, now if ends else float("-inf")):
+    if ends and view.underlay is not None and (next(underlay.over(view, now), None) is not None or underlay.far(view, now, 1)):
+        found.append("underlay.end")
+    if underlay.due(view, now):
         found.append("underlay.settle")
     return tuple(found)

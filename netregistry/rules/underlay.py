@@ -17,6 +17,7 @@ from netregistry.model.history import Identity
 from netregistry.model.underlay import RELEASED, Given, NodePrefix, Opened, Underlay, Zone
 from netregistry.refusal import Refused
 from netregistry.request import Done
+from netregistry.steady import SLACK
 from netregistry.underlay import foreign, healing
 
 if TYPE_CHECKING:
@@ -96,10 +97,15 @@ def given(draft: Draft, nodes: Iterable[str]) -> None:
         if key in draft.view.unreadable:
             continue  # nobody knows what it has
         before: NodePrefix | None = draft.get(key)
+        if before is not None and healing.spoken_for(draft).get(before.prefix, node) != node:
+            draft.expect(key)
+            draft.delete(key)  # another one has it, by what that says
+            before = None
         if before is not None:
             draft.expect(key)
             draft.put(key, before._replace(freed=0.0, until=0.0, generation=before.generation + 1))
         elif (said := _as_said(draft, underlay, node)) is not None:
+            healing.take(draft, node, said.prefix)
             draft.expect(key)
             draft.put(key, said)
         elif (number := next(numbers, -1)) >= 0:
@@ -199,26 +205,39 @@ def _let_go(draft: Draft, key: str, placement: Placement, each: Endpoint) -> Don
 
 
 def settle(draft: Draft, part: Part) -> Done:
-    """Give prefixes to nodes that have none, take them from those that are forgotten, and let others have them after a quarantine.
+    """Give prefixes to nodes that have none, and take them from those that are forgotten.
 
     A service of an older version lets nodes join and forgets them without a thought of prefixes.
     """
-    view, underlay = draft.view, draft.view.underlay
-    if underlay is None:
-        return Done(200, "", {"given": 0, "freed": 0, "ended": 0})
+    view = draft.view
+    if view.underlay is None:
+        return Done(200, "", {"given": 0, "freed": 0})
     if _is_anew(view):
         draft.put(keys.OPENED, Opened(view.epoch, draft.now))
+    left = tuple(islice(orphans(view), AT_ONCE))
+    for node in left:
+        freed(draft, node)
+    lacking = tuple(islice(without(view), AT_ONCE - len(left)))
+    given(draft, lacking)
+    return Done(200, "", {"given": len(lacking), "freed": len(left)})
+
+
+def end(draft: Draft, part: Part) -> Done:
+    """Let others have prefixes after a quarantine. None lasts longer from now on than the setting says (netregistry.rules.ends)."""
+    view, underlay = draft.view, draft.view.underlay
+    if underlay is None:
+        return Done(200, "", {"ended": 0, "shortened": 0})
     ended = tuple(islice(over(view, draft.now), AT_ONCE))
     for key in ended:
         draft.expect(key)
         draft.delete(key)
     _remember(draft, (view.all("prefixes")[key].number for key in ended))
-    left = tuple(islice(orphans(view), AT_ONCE - len(ended)))
-    for node in left:
-        freed(draft, node)
-    lacking = tuple(islice(without(view), AT_ONCE - len(ended) - len(left)))
-    given(draft, lacking)
-    return Done(200, "", {"given": len(lacking), "freed": len(left), "ended": len(ended)})
+    long = far(view, draft.now, AT_ONCE - len(ended))
+    for key in long:
+        prefix: NodePrefix = draft.get(key)
+        draft.expect(key)
+        draft.put(key, prefix._replace(freed=min(prefix.freed, draft.now), until=draft.now + underlay.rests))
+    return Done(200, "", {"ended": len(ended), "shortened": len(long)})
 
 
 def _remember(draft: Draft, numbers: Iterable[int]) -> None:
@@ -255,6 +274,11 @@ def over(view: View, now: float) -> Iterator[str]:
             yield key
 
 
+def far(view: View, now: float, most: int) -> tuple[str, ...]:
+    """Give prefixes whose quarantine lasts longer than the setting says."""
+    return view.far(NodePrefix, now + underlay.rests + SLACK, most) if (underlay := view.underlay) is not None else ()
+
+
 def _is_anew(view: View) -> bool:
     """Tell whether nobody has noted yet that an epoch has begun."""
     opened: Opened | None = view.get(keys.OPENED)
@@ -264,11 +288,9 @@ def _is_anew(view: View) -> bool:
 def due(view: View, now: float) -> bool:
     """Tell whether ``settle`` has something to do."""
     underlay = view.underlay
-    if underlay is None:
+    if underlay is None or any(keys.kind(key) in UNSURE for key in view.unreadable):
         return False
-    if any(keys.kind(key) in UNSURE for key in view.unreadable):
-        return next(over(view, now), None) is not None
-    if _is_anew(view) or next(over(view, now), None) is not None or next(orphans(view), None) is not None:
+    if _is_anew(view) or next(orphans(view), None) is not None:
         return True
     lacking = next(without(view), None)
     if lacking is None or view.get(keys.prefix(lacking)) is not None:

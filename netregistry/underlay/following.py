@@ -92,7 +92,7 @@ def strange(view: View, who: Identity, said: Said, after: int, now: float) -> Co
     if said.epoch == view.epoch:
         raise Refused("gone", f"node {who.name} was forgotten: {said.prefix} is not its own any more", node=who.name)
     if underlay is None or healing.taken(draft, underlay, who.name, said.prefix) is None:
-        other = healing.owner(view, said.prefix)
+        other = healing.owner(view, who.name, said.prefix)
         if other:
             raise Refused("gone", f"{said.prefix} is of node {other}", node=other)
         raise Refused("forbidden", f"node {who.name!a:.80} is no node that has joined", master="node")
@@ -102,7 +102,10 @@ def strange(view: View, who: Identity, said: Said, after: int, now: float) -> Co
         raise Refused("unavailable", f"what the registry holds at {key} cannot be read", key=key)
     if before is not None and before.prefix == said.prefix:
         return Commit(tests, (Put(key, dump(before)),))
-    return Commit(tests, (Put(key, dump(Stranger(said.prefix, now))), Put(keys.LEDGER, dump(view.ledger))))
+    # of a node that was forgotten, and has said so first
+    nobodys = [each for each, stranger in view.all("strangers").items() if stranger.prefix == said.prefix and each != key]
+    taken = (Put(key, dump(Stranger(said.prefix, now))), Put(keys.LEDGER, dump(view.ledger)))
+    return Commit((*tests, *(Expect(each, view.at(each)) for each in nobodys)), (*taken, *map(Delete, nobodys)))
 
 
 def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
@@ -141,6 +144,7 @@ def _healed(draft: Draft, node: str, known: NodePrefix | None, there: Said) -> N
         other = healing.taken(draft, underlay, node, there.prefix)
         if other is not None and keys.LEDGER not in draft.view.unreadable:
             prefix = other
+            healing.take(draft, node, other.prefix)
             draft.expect(keys.LEDGER)  # who has which prefix changes with the ledger alone
             if not draft.touched(keys.LEDGER):
                 draft.put(keys.LEDGER, draft.view.ledger)

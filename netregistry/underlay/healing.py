@@ -7,10 +7,11 @@ that is done it is told to the node on: nothing goes from a node by what a copy 
 
 from __future__ import annotations
 
+from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any
 
 from netregistry.model import keys
-from netregistry.model.underlay import FIRST, Endpoint, NodePrefix, Placement
+from netregistry.model.underlay import EACH, FIRST, Endpoint, NodePrefix, Placement
 from netregistry.underlay import saga
 
 if TYPE_CHECKING:
@@ -55,21 +56,50 @@ def said_by(draft: Draft, node: str) -> str:
 
 
 def taken(draft: Draft, underlay: Underlay, node: str, prefix: str) -> NodePrefix | None:
-    """Give a /64 as a node says that it has it; None where it is none of the site's, or another node's, or nobody can tell."""
-    number = underlay.number_of(prefix) if prefix else -1
+    """Give a /64 as a node says that it has it; None where it is none of the site's, or another node's, or nobody can tell.
+
+    What rests is its former owner's no more where another one says that it has it: it was given again after the copy was made. Its counter
+    is behind that of the former owner, of whose endpoints a copy may know.
+    """
+    number, former = underlay.number_of(prefix) if prefix else -1, node
     if number < 0 or any(keys.kind(key) == "prefixes" for key in draft.view.unreadable):
         return None
-    for key in (*draft.view.all("prefixes"), *draft.written("prefixes")):
-        other: NodePrefix | None = draft.get(key)
-        if key != keys.prefix(node) and other is not None and other.number == number:
+    found = NodePrefix(number, underlay.of(number))
+    for key in _others(draft, node, found.prefix):
+        former = key.partition("/")[2]
+        if draft.node(former) is not None:
             return None
-    return NodePrefix(number, underlay.of(number)) if spoken_for(draft).get(underlay.of(number), node) == node else None
+        found = found._replace(next=draft.get(key).next)
+    return found if spoken_for(draft).get(found.prefix, node) in (node, former) else None
 
 
-def owner(view: View, prefix: str) -> str:
-    """Give the node of the registry that has a /64, or had it before it was forgotten a short while ago; "" for none."""
+def take(draft: Draft, node: str, prefix: str) -> None:
+    """Let a /64 that a node has be no forgotten one's any more: it does not rest, and what that one says of it is nothing."""
+    strangers = (key for key in draft.view.all("strangers") if draft.get(key) is not None and draft.get(key).prefix == prefix)
+    for key in (*_others(draft, node, prefix), *strangers):
+        draft.expect(key)
+        draft.delete(key)
+
+
+def _others(draft: Draft, node: str, prefix: str) -> list[str]:
+    """Give the keys of other nodes' prefixes that are this /64."""
+    found = ((key, draft.get(key)) for key in (*draft.view.all("prefixes"), *draft.written("prefixes")) if key != keys.prefix(node))
+    return list(dict.fromkeys(key for key, each in found if each is not None and each.prefix == prefix))
+
+
+def owner(view: View, node: str, prefix: str) -> str:
+    """Give the node of the registry that has a /64 which another one says it has; "" for none.
+
+    Where that one had it, and was forgotten, any other that says so has it.
+    """
     found = (key.partition("/")[2] for key, each in view.all("prefixes").items() if each.prefix == prefix)
-    return next(found, "")
+    if other := next((each for each in found if view.node(each) is not None), ""):
+        return other
+    before: NodePrefix | None = view.get(keys.prefix(node))
+    if before is None or before.prefix != prefix:
+        return ""
+    said = (key.partition("/")[2] for key, each in view.all("strangers").items() if each.prefix == prefix)
+    return next((each for each in said if each != node), "")
 
 
 def beyond(prefix: NodePrefix, there: There, had: Iterable[Had] = ()) -> NodePrefix:
@@ -78,10 +108,35 @@ def beyond(prefix: NodePrefix, there: There, had: Iterable[Had] = ()) -> NodePre
 
 
 def lost(draft: Draft, node: str, prefix: NodePrefix, had: Iterable[Had]) -> tuple[Had, ...]:
-    """Give those of a node's endpoints that are in its prefix, and in no placement."""
+    """Give those of a node's endpoints that are in its prefix, and in no placement of their instance, whatever its cluster is called."""
     placements: list[Placement] = [draft.get(key) for key in draft.members("placed", node)]
-    known = {each.address for placement in placements for each in placement.endpoints}
-    return tuple(each for each in had if each.instance and each.address not in known and prefix.number_of(each.address) >= FIRST)
+    known = {(placement.instance, each.address) for placement in placements for each in placement.endpoints}
+    missing = (each for each in had if each.instance and (each.instance, each.address) not in known)
+    return tuple(each for each in missing if prefix.number_of(each.address) >= FIRST)
+
+
+def _anothers(draft: Draft, before: Placement) -> set[str]:
+    """Give the addresses of a placement that are another instance's by what their nodes had before a restore.
+
+    The copy was put back behind one that was older, by which they were given again.
+    """
+    own = {each.address: each.node for each in before.endpoints}
+    found = set[str]()
+    for node in dict.fromkeys(own.values()):
+        said: Confirmed | None = draft.get(keys.confirmed(node))
+        if said is not None and said.epoch == draft.view.epoch:
+            found |= {each.address for each in said.had if each.instance != before.instance and own.get(each.address) == node}
+    return found
+
+
+def _given_up(draft: Draft, node: str, had: Had) -> None:
+    """Let other instances have an address no more that a node has had for this one; what they have instead their own steps say."""
+    for key in draft.members("placed", node):
+        other: Placement = draft.get(key)
+        kept = tuple(each for each in other.endpoints if each.address != had.address)
+        if other.instance != had.instance and kept != other.endpoints:
+            draft.expect(key)
+            draft.put(key, other._replace(endpoints=kept, generation=other.generation + 1))
 
 
 def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float, served: bool) -> tuple[Placement, dict[str, Confirmed]]:
@@ -90,21 +145,29 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     ``nodes``: those that are alive and say anything of its guest. A node says first what it has, and then of which guests: until that was
     said, or a while is over, an endpoint stays as it is.
     """
-    known = {each.address for each in before.endpoints}
-    found = [each for each in before.endpoints if _is_in(draft.get(keys.prefix(each.node)), each.address)]
+    anothers = _anothers(draft, before)
+    found = [each for each in before.endpoints if each.address not in anothers and _stays(draft, each)]
+    known = {each.address for each in found}
     left: dict[str, Confirmed] = {}
     over = not _waits(draft.get(keys.OPENED), draft.view.epoch, draft.now)
     for key in draft.members("had", before.cluster, before.instance):
         node, said = key.partition("/")[2], draft.get(key)
-        if draft.node(node) is None or said.epoch != draft.view.epoch:
+        prefix: NodePrefix | None = draft.get(keys.prefix(node))
+        if draft.node(node) is None or said.epoch != draft.view.epoch or prefix is None:
             continue
         taken = []
         for each in said.had:
-            if (each.cluster, each.instance) != (before.cluster, before.instance) or not (over or each.retired or node in nodes):
+            if (each.cluster, each.instance) != (before.cluster, before.instance):
+                continue
+            if not _is_in(prefix, each.address):
+                taken.append(each)  # it is of an underlay of before
+                continue
+            if not (over or each.retired or node in nodes):
                 continue
             if each.address not in known:
                 if not saga.has_room(found, node):
                     continue  # it stays as its node has it
+                _given_up(draft, node, each)
                 told = _endpoint(draft, node, each, each.address in said.there.addresses, rests, served)
                 found = [*(_behind(one, told, rests, served) for one in found), told]
             taken.append(each)
@@ -113,9 +176,17 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     return before._replace(endpoints=tuple(found)), left
 
 
-def _is_in(prefix: NodePrefix | None, address: str) -> bool:
-    """Tell whether an address is one of a node's prefix, which may be another one than a copy has said; True where it has none."""
-    return prefix is None or address.startswith(prefix.prefix.partition("/")[0]) or prefix.number_of(address) >= 0
+def _stays(draft: Draft, each: Endpoint) -> bool:
+    """Tell whether an endpoint's address is one of its node's prefix, or of nobody's where that has none."""
+    prefix: NodePrefix | None = draft.get(keys.prefix(each.node))
+    if prefix is not None:
+        return _is_in(prefix, each.address)
+    return not _others(draft, each.node, str(IPv6Network((each.address, EACH), strict=False)))
+
+
+def _is_in(prefix: NodePrefix, address: str) -> bool:
+    """Tell whether an address is one of a node's prefix, which may be another one than a copy, or the node, has said before."""
+    return address.startswith(prefix.prefix.partition("/")[0]) or prefix.number_of(address) >= 0
 
 
 def _endpoint(draft: Draft, node: str, each: Had, there: bool, rests: float, served: bool) -> Endpoint:

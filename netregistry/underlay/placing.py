@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from netregistry.model import keys
 from netregistry.model.underlay import LAST, MOST_ADDRESSES, Confirmed, Name, NodePrefix, Placement, There, Zone
 from netregistry.refusal import Refused
+from netregistry.steady import SLACK
 from netregistry.stores.base import LARGEST, MOST, checked, commit_size
 from netregistry.underlay import healing, names, renaming, saga, sight
 
@@ -73,6 +74,8 @@ class Placing:
         world = self._world(underlay)
         heard = (*guest.running, *guest.incoming, *guest.stopped)
         found, left = healing.regained(draft, before, heard, underlay.rests, world.served)
+        if self._ends:
+            found = _shortened(found, draft.now, underlay.rests)
         begun = before if found == before else found._replace(generation=before.generation + 1)
         after = saga.step(begun, guest, world)
         for node, said in left.items():
@@ -81,7 +84,8 @@ class Placing:
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)
-        if moved is None and after == before:
+        empty = not after.endpoints and draft.get(key) is not None
+        if moved is None and after == before and not empty:
             return
         draft.expect(key)  # also where names alone change: what they lead to must be as it is
         generation = moved or 0
@@ -94,8 +98,8 @@ class Placing:
             after = after._replace(endpoints=tuple(_dated(each, new, generation or zone.generation) for each in after.endpoints))
         if after != before and after.endpoints:
             draft.put(key, after)
-        elif after != before and draft.get(key) is not None:
-            draft.delete(key)
+        elif empty:
+            draft.delete(key)  # also one from which an operator has taken the last address
         for node in sorted(told):
             self._tell(node)
 
@@ -209,6 +213,16 @@ class Placing:
         draft.expect(key)
         draft.put(key, prefix._replace(next=prefix.next + 1))
         return prefix.at(prefix.next)
+
+
+def _shortened(before: Placement, now: float, rests: float) -> Placement:
+    """Let no quarantine last longer from now on than the setting says: it began while the clock was fast, or by another setting."""
+
+    def ended(each: Endpoint) -> Endpoint:
+        late = each.state == "retired" and each.until > now + rests + SLACK
+        return each._replace(since=min(each.since, now), until=now + rests) if late else each
+
+    return before._replace(endpoints=tuple(map(ended, before.endpoints)))
 
 
 def _dated(each: Endpoint, before: frozenset[str], generation: int) -> Endpoint:

@@ -65,7 +65,8 @@ def of(view: Known, node: str) -> dict[str, Any]:
         if each.node == node and each.state != "leaving"
     ]
     known = {each["address"] for each in shown}
-    shown += [_had(each) for each in (said.had if said is not None else ()) if each.address not in known]
+    had = (each for each in (said.had if said is not None else ()) if each.address not in known)
+    shown += [_had(each) for each in had if prefix.number_of(each.address) >= FIRST]  # it may be of an underlay of before
     kept = _kept(view, node, prefix, said, placements)
     return {"generation": prefix.generation, "prefix": prefix.prefix, "endpoints": shown} | ({"kept": kept} if kept else {})
 

@@ -13,7 +13,7 @@ from netregistry.stores.base import Delete, Put
 from netregistry.underlay import healing
 from netregistry.underlay.healing import WAIT
 from tests.support.registry import NODES, Registry, node
-from tests.support.underlay import SITE, ZONE, Site
+from tests.support.underlay import LIFE, SITE, ZONE, Site, told_to
 
 RESTS = 100
 
@@ -227,6 +227,29 @@ def test_an_underlay_begun_after_a_restore_waits_too() -> None:
     assert registry.local.view.all("prefixes") == {}
     registry.passes(WAIT + 1)
     assert len(registry.local.view.all("prefixes")) == 1
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_is_of_an_underlay_of_before_is_nothing_in_another_one(runs: bool) -> None:
+    """Restore a copy of before the underlay, and begin one with another prefix: no name leads to what a node had of the other one."""
+    registry = Registry()
+    who = registry.join(0)
+    registry.local.sign_on(who, f"{LIFE}0", 8e4)
+    nic = registry.nic(instance="web1", index=0).uuid
+    restored(registry)
+    old = {"cluster": "", "instance": "web1", "kind": "console", "address": "fd12:3456:789a::1:0"}
+    said = {"generation": 9, "addresses": [old["address"]], "prefix": "fd12:3456:789a::/64", "had": [old]}
+    reports = [{"nic": nic, "state": "running", "endpoints": ["console"]}] if runs else []
+    assert registry.report(who, *reports, underlay=said).status == 200
+    registry.do("underlay.init", "", {"prefix": "fd12:3456:789b::/48", "zone": ZONE})
+    for seconds in (1, WAIT, 1, WAIT, 1):
+        registry.passes(seconds)
+        assert registry.local.view.all("names") == {}
+        if registry.local.view.all("prefixes"):
+            assert old["address"] not in [each["address"] for each in told_to(registry, 0)["endpoints"]]
+    assert registry.local.view.get(keys.confirmed(NODES[0])).had == ()
+    found = [each.address for placement in registry.local.view.all("endpoints").values() for each in placement.endpoints]
+    assert found == (["fd12:3456:789b::1:0"] if runs else [])
 
 
 def test_one_that_nobody_can_read_is_no_reason_to_take_anything_away(site: Site) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from netregistry.model import keys
 from netregistry.model.codec import dump
-from netregistry.model.underlay import FIRST, Endpoint, Published, Zone
+from netregistry.model.underlay import FIRST, Endpoint, Placement, Published, Zone
 from netregistry.stores.base import Put
 from tests.support.registry import NODES, node
 from tests.support.underlay import LIFE, ZONE, Site
@@ -234,3 +234,27 @@ def test_a_node_that_starts_anew_keeps_what_it_has(site: Site) -> None:
     site.lives(0, 1)
     site.passes(1)
     assert site.placement("web1") == before and site.names() == {"web1.console": 0}, LIFE
+
+
+def test_nothing_is_left_where_the_last_address_of_a_guest_was_released_twice(site: Site) -> None:
+    nic = site.guest("web1")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    site.says(0, nic, "")
+    site.do("nic.delete", nic)
+    each = first(site)
+    assert each is not None and each.state == "retired"
+    for _ in range(2):
+        site.do("underlay.release", each.address)
+    site.passes(1)
+    assert site.local.view.all("endpoints") == {} and site.local.view.all("names") == {}
+    assert site.prefix(0).next == FIRST + 1
+
+
+def test_what_an_older_version_has_left_goes_too(site: Site) -> None:
+    """It has left placements without any endpoint."""
+    site.store.commit((), (Put(keys.placement("", "web9"), dump(Placement("", "web9", 7))),))
+    site.local.catch_up()
+    site.passes(61)
+    site.passes(1)
+    assert site.local.view.all("endpoints") == {}
