@@ -34,7 +34,7 @@ def guest(draft: Draft, cluster: str, instance: str) -> Guest:
         state = _state(reports)
         having = [report for report in reports if report.state == state]
         since = max(report.came or report.since for report in having)
-        begun[node] = since
+        begun[node] = max(since, _heard_since(draft, node))
         found[state if heard(draft, node) else "unknown"].append((since, node))
         if known := next((report.came_from for report in having if report.came_from), ""):
             came[node] = known
@@ -49,6 +49,18 @@ def guest(draft: Draft, cluster: str, instance: str) -> Guest:
     said = {node: _kinds(draft, node, reports) for node, reports in on.items()}
     ordered = {state: tuple(node for _since, node in sorted(each)) for state, each in found.items()}
     return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said, arriving, begun)
+
+
+def _heard_since(draft: Draft, node: str) -> float:
+    """Give since when a node is heard: its lease began then; now, where it has said nothing yet to a registry that was restored.
+
+    What it has said before may be over, and it says so in a moment.
+    """
+    alive: Alive | None = draft.get(keys.alive(node))
+    said: Reports | None = draft.get(keys.reports(node))
+    if alive is None or said is None or said.epoch != draft.view.epoch:
+        return draft.now
+    return alive.since
 
 
 def _arriving(draft: Draft, cluster: str, instance: str) -> list[str]:
