@@ -64,8 +64,13 @@ def _heard_since(draft: Draft, node: str) -> float:
 
 
 def _arriving(draft: Draft, cluster: str, instance: str) -> list[str]:
-    """Give the nodes of a cluster that say by Ganeti's files that an instance comes there, since this registry is what it is."""
-    found = []
+    """Give the nodes of a cluster that say by Ganeti's files that an instance comes there, since this registry is what it is.
+
+    One that has no NIC any more comes nowhere: it was deleted, and a node that is dead never says that it does not come.
+    """
+    found: list[str] = []
+    if not draft.members("instance", cluster, instance):
+        return found
     for key in draft.members("arriving", instance):
         said: Confirmed = draft.get(key)
         there = draft.node(node := key.partition("/")[2])

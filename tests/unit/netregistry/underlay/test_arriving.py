@@ -112,3 +112,96 @@ def test_an_instance_of_another_cluster_is_another_one(site: Web) -> None:
     comes(site, 1, "web1")
     site.passes(1)
     assert site.names() == {WEB: 0} and states(site, 1) == []
+
+
+# -- to a node that is dead, by an operator's word
+
+
+def fenced(site: Web, *numbers: int) -> None:
+    for number in numbers:
+        site.dies(number)
+    for number in numbers:
+        assert site.do("node.fence", site.who[number].name)
+    site.passes(1)
+
+
+def test_its_target_is_fenced(site: Web) -> None:
+    """End what that node has said by Ganeti's files, too: the next migration is followed."""
+    arrives(site)
+    fenced(site, 1)
+    assert site.names() == {WEB: 0} and states(site, 1) == ["retired"]
+    comes(site, 2, "web1")
+    comes(site, 2, "web1")
+    assert site.names() == {WEB: 0, MOVING: 2}
+    site.says(2, site.web, "running", mode="routed")
+    assert site.names() == {WEB: 2}
+
+
+def test_a_node_that_is_fenced_and_alive_all_the_same_says_it_again(site: Web) -> None:
+    arrives(site)
+    fenced(site, 1)
+    site.lives(1)
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0, MOVING: 1} and states(site, 1) == ["retired", "there"]
+    site.says(1, site.web, "running")
+    site.says(0, site.web, "")
+    comes(site, 1)
+    assert site.names() == {WEB: 1}
+
+
+def test_its_source_is_fenced(site: Web) -> None:
+    """Let the names stay until its target says what became of it."""
+    arrives(site)
+    fenced(site, 0)
+    assert site.names() == {WEB: 0, MOVING: 1}, "it may come on: its target is alive"
+    site.says(1, site.web, "running")
+    comes(site, 1)
+    site.passes(1)
+    assert site.names() == {WEB: 1} and states(site, 0) == ["retired"]
+
+
+def test_its_source_is_fenced_and_it_does_not_come(site: Web) -> None:
+    arrives(site)
+    fenced(site, 0)
+    comes(site, 1)
+    site.passes(1)
+    assert site.names() == {} and states(site, 0) == states(site, 1) == ["retired"]
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_both_are_fenced(site: Web, numbers: tuple[int, int]) -> None:
+    arrives(site)
+    fenced(site, *numbers)
+    assert site.names() == {} and states(site, 0) == states(site, 1) == ["retired"]
+
+
+@pytest.mark.parametrize("says", ["fenced", "forgotten", "alive", "dead"])
+def test_it_is_deleted(site: Web, says: str) -> None:
+    """Let nothing that a node says, or has said, of a guest that has no NIC any more keep its names: the quarantine begins."""
+    arrives(site)
+    if says != "alive":
+        site.dies(1)
+    if says == "fenced":
+        site.do("node.fence", site.who[1].name)
+    if says == "forgotten":
+        site.do("node.forget", site.who[1].name)
+    site.says(0, site.web, "")
+    assert site.do("nic.delete", site.web)
+    site.passes(1)
+    assert site.names() == {} and set(states(site, 0)) == set(states(site, 1)) == {"retired"}
+
+
+def test_its_target_is_forgotten_and_joins_again(site: Web) -> None:
+    """Take nothing of what it has said as that node for what it says as this one."""
+    arrives(site)
+    site.dies(1)
+    site.do("node.forget", site.who[1].name)
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+    site.join(1)
+    site.lives(1)
+    site.passes(1)
+    assert site.names() == {WEB: 0}
