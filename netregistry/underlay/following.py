@@ -11,7 +11,7 @@ from netregistry.model.nic import Report
 from netregistry.model.underlay import Confirmed, Speaker, Speakers, Stranger, There
 from netregistry.refusal import Refused
 from netregistry.stores.base import Delete, Expect, Put, commit_size
-from netregistry.underlay import healing
+from netregistry.underlay import healing, sight
 from netregistry.underlay.placing import Placing, instances
 
 if TYPE_CHECKING:
@@ -127,9 +127,8 @@ def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
     draft.put(key, now)
     concerned = (draft.get(each) for each in draft.members("placed", node))
     found = [(each.cluster, each.instance) for each in concerned]
-    itself = draft.node(node)
     come = {*now.there.arriving} ^ {*(before.there.arriving if before is not None else ())}
-    coming = [(itself.cluster, instance) for instance in sorted(come)] if itself is not None else []
+    coming = [one for instance in sorted(come) for one in sight.called(draft, instance)]
     return [*found, *((each.cluster, each.instance) for each in had), *coming]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.registry import GANETI
 from tests.support.underlay import Site
 
 WEB, MOVING = "web1.console", "web1-migrating.console"
@@ -25,7 +26,7 @@ def site() -> Web:
     return Web()
 
 
-def comes(site: Web, number: int, *instances: str) -> None:
+def comes(site: Site, number: int, *instances: str) -> None:
     """Let a node say which instances come there, and that it has done what it was told."""
     line = site.told(number)
     there = {"generation": line["generation"], "addresses": [each["address"] for each in line["endpoints"]]}
@@ -204,4 +205,82 @@ def test_its_target_is_forgotten_and_joins_again(site: Web) -> None:
     site.join(1)
     site.lives(1)
     site.passes(1)
+    assert site.names() == {WEB: 0}
+
+
+# -- to a node of which no cluster is known
+
+GNT, OTHER = "gnt.example.com", "other.example.com"
+
+
+class Clusters(Site):
+    """Nodes of a cluster, the one with a guest of it, and one of which no cluster is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.do("node.set", self.who[0].name, {"cluster": GNT})
+        self.do("node.set", self.who[2].name, {"cluster": GNT})
+        self.web = self.of(GNT, 1)
+        self.says(0, self.web, "running", mode="routed")
+        self.confirms(0)
+        assert self.names() == {WEB: 0}
+
+    def of(self, cluster: str, number: int) -> str:
+        """Give the NIC of a guest web1 of a cluster."""
+        uuid = f"12345678-1234-4234-8234-00000000000{number}"
+        return self.nic(GANETI, uuid=uuid, cluster=cluster, instance="web1", index=0, mac=f"aa:00:00:00:00:0{number}").uuid
+
+
+def test_it_comes_to_a_node_of_which_no_cluster_is_known() -> None:
+    site = Clusters()
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0, MOVING: 1}
+    site.says(1, site.web, "running", mode="routed")
+    comes(site, 1)
+    assert site.names() == {WEB: 1}
+
+
+def test_it_does_not_come_to_a_node_of_which_no_cluster_is_known() -> None:
+    site = Clusters()
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    comes(site, 1)
+    assert site.names() == {WEB: 0}
+
+
+def test_what_is_known_of_a_node_changes_while_a_guest_comes_there() -> None:
+    site = Clusters()
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.do("node.set", site.who[1].name, {"cluster": OTHER})
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+    assert site.do("node.set", site.who[1].name, {"cluster": ""})
+    site.passes(1)
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0, MOVING: 1}
+
+
+def test_of_two_clusters_guests_by_one_name_none_comes_to_a_node_of_which_no_cluster_is_known() -> None:
+    """Follow nobody by a name that may be that of another guest; a node of the cluster means its own one."""
+    site = Clusters()
+    site.do("node.set", site.who[1].name, {"cluster": OTHER})
+    site.says(1, site.of(OTHER, 2), "running", mode="routed")
+    site.confirms(1)
+    site.do("node.set", site.who[1].name, {"cluster": ""})
+    comes(site, 1, "web1")
+    site.passes(1)
+    assert site.told(1)["endpoints"] == [each for each in site.told(1)["endpoints"] if each["cluster"] == OTHER]
+    comes(site, 2, "web1")
+    comes(site, 2, "web1")
+    assert site.names()[MOVING] == 2
+
+
+def test_a_guest_of_no_cluster_by_that_name_is_as_likely_the_one() -> None:
+    """Also where nothing speaks for that one, so that it has no endpoint."""
+    site = Clusters()
+    site.guest("web1")
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
     assert site.names() == {WEB: 0}
