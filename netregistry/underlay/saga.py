@@ -113,7 +113,7 @@ def _moved(node: str, left: str, guest: Guest) -> str:
     return next((other for other in reversed(guest.running) if other != left and guest.came.get(other) == node), node)
 
 
-class Marks(NamedTuple):
+class Marked(NamedTuple):
     """Hold whose word of a guest does not count as that of others: Placement has both. ``own``: the node that says against it."""
 
     own: str
@@ -121,7 +121,7 @@ class Marks(NamedTuple):
     doubted: tuple[str, ...]
 
 
-def _marked(before: Placement, guest: Guest, now: float) -> Marks:
+def _marked(before: Placement, guest: Guest, now: float) -> Marked:
     """Give the nodes whose word is refuted by that of the guest's own node, or of the one from which they have taken its names."""
     leads, left = before.leads, before.left
     own = left if leads in before.refuted else leads
@@ -136,7 +136,7 @@ def _marked(before: Placement, guest: Guest, now: float) -> Marks:
     taken_back = [each for each in found if each != leads and each not in guest.running and each not in guest.unknown]
     doubted = (*(before.doubted if holds else ()), *taken_back)
     refuted = tuple(each for each in dict.fromkeys(found) if each not in taken_back)
-    return Marks(own, refuted[-MOST_REFUTED:], tuple(each for each in dict.fromkeys(doubted) if each not in refuted)[-MOST_REFUTED:])
+    return Marked(own, refuted[-MOST_REFUTED:], tuple(each for each in dict.fromkeys(doubted) if each not in refuted)[-MOST_REFUTED:])
 
 
 def _is_late(guest: Guest, nodes: Iterable[str], now: float) -> bool:
@@ -144,7 +144,7 @@ def _is_late(guest: Guest, nodes: Iterable[str], now: float) -> bool:
     return now > max(guest.since.get(each, now) for each in nodes) + DOUBTED
 
 
-def _believed(before: Placement, marks: Marks, guest: Guest) -> Guest:
+def _believed(before: Placement, marks: Marked, guest: Guest) -> Guest:
     """Give what is to be followed of what nodes say. Whom names lead to is believed while nobody says anything else.
 
     To one that is doubted the guest is on its way as long as the guest's own node says that it runs there.
