@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from netregistry import leader
+from netregistry.model import keys
 from tests.support.registry import GANETI
 from tests.support.underlay import Site
 
@@ -206,6 +208,23 @@ def test_its_target_is_forgotten_and_joins_again(site: Web) -> None:
     site.lives(1)
     site.passes(1)
     assert site.names() == {WEB: 0}
+
+
+def test_its_target_joins_again_while_what_it_has_said_is_swept(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it wait until all of that is gone, which may be several commits."""
+    arrives(site)
+    site.says(1, site.guest("web2"), "running")
+    site.dies(1)
+    site.do("node.forget", site.who[1].name)
+    monkeypatch.setattr(leader, "AT_ONCE", 1)
+    sweeps = list(site.local.leader._forgotten())
+    assert len(sweeps) > 3
+    for commit in sweeps:
+        assert site.refused("node.join", "", {"uuid": site.who[1].name, "name": "node1"}, site.who[1])["kind"] == "busy"
+        site.store.commit(*commit)
+        site.local.catch_up()
+    site.join(1)
+    assert site.local.view.get(keys.confirmed(site.who[1].name)) is None
 
 
 # -- to a node of which no cluster is known
