@@ -251,13 +251,13 @@ class Leader:
                 yield Commit((Expect(key, view.at(key)),), (Put(key, dump(settled)),))
 
     def _forgotten(self) -> Iterator[Commit]:
-        """Sweep what is left of nodes that were forgotten."""
+        """Sweep what is left of nodes that were forgotten; their reports last, for which one that joins again waits."""
         view = self._core.view
         left: dict[str, list[str]] = {}
         for (node,) in view.groups("on"):
             if view.node(node) is None:
                 left.setdefault(node, []).extend(view.members("on", node))
-        for kind in ("reports", "gone", "speakers", "confirmed"):
+        for kind in ("gone", "speakers", "confirmed", "reports"):
             for key in tuple(view.all(kind)):
                 node = key.partition("/")[2]
                 if view.node(node) is None:

@@ -268,8 +268,8 @@ class Placement(NamedTuple):
     """Say where an instance's endpoints are. Its names lead to the node ``leads``, those of its migration to ``incoming``; "": to none.
 
     ``left``: the node that they led to before, as long as that says that the guest runs there still. ``refuted``: nodes that are not
-    followed, as long as the one from which they would take the guest goes on to say that it runs there. ``generation``: advanced by each
-    step.
+    followed, as long as the one from which they would take the guest goes on to say that it runs there. ``doubted``: those that were, and
+    have said since that they do not run it: they take no name from that one's node while it says so. ``generation``: advanced by each step.
     """
 
     cluster: str
@@ -280,6 +280,7 @@ class Placement(NamedTuple):
     left: str = ""
     endpoints: tuple[Endpoint, ...] = ()
     refuted: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from netregistry.draft import Draft
     from netregistry.model.history import Identity
+    from netregistry.model.underlay import Confirmed
     from netregistry.request import Part
     from netregistry.view import View
 
@@ -118,6 +119,8 @@ def forget(draft: Draft, part: Part) -> Done:
 def fence(draft: Draft, part: Part) -> Done:
     """Say of a node that is off that it has no NIC any more: its reports go, and those that it had sent before are not taken.
 
+    No guest is on its way to it any more, either.
+
     FENCED of them go in one commit; the answer says how many are left. ``force``: also while its lease lasts.
     """
     node = _there(draft, part.target)
@@ -134,8 +137,18 @@ def fence(draft: Draft, part: Part) -> Done:
         draft.delete(each)
     if before is not None:
         draft.put(key, before._replace(request=draft.request))
+    _nothing_comes(draft, node.uuid)
     nics = [each.rpartition("/")[2] for each in found[:FENCED]]
     return Done(200, keys.node(node.uuid), {"node": write(node), "nics": nics, "left": len(found) - len(nics)})
+
+
+def _nothing_comes(draft: Draft, uuid: str) -> None:
+    """Let no guest be on its way to a node by what that has said of Ganeti's files; one that is alive all the same says so again."""
+    key = keys.confirmed(uuid)
+    said: Confirmed | None = draft.get(key)
+    if said is not None and said.there.arriving:
+        draft.expect(key)
+        draft.put(key, said._replace(there=said.there._replace(arriving=())))
 
 
 def signed_on(view: View, who: Identity, incarnation: str, lease: int, now: float) -> Commit:

@@ -11,7 +11,7 @@ from netregistry.model.nic import Report
 from netregistry.model.underlay import Confirmed, Speaker, Speakers, Stranger, There
 from netregistry.refusal import Refused
 from netregistry.stores.base import Delete, Expect, Put, commit_size
-from netregistry.underlay import healing
+from netregistry.underlay import healing, sight
 from netregistry.underlay.placing import Placing, instances
 
 if TYPE_CHECKING:
@@ -59,12 +59,26 @@ def followed(
     concerned = [one for one in instances(draft, reports) if speaks or draft.get(keys.placement(*one)) is not None]
     if there is not None:
         concerned += _confirmed(draft, who.name, there)
+    news = _news(draft, who.name, reports)
     placing = Placing(draft, len(commit.tests), len(commit.changes), commit_size(*commit))
     for cluster, instance in dict.fromkeys(concerned):
-        if not placing.advance(cluster, instance) and (cluster, instance) not in placing.failed:
+        if not placing.advance(cluster, instance, (cluster, instance) in news) and (cluster, instance) not in placing.failed:
             break
     steps = draft.bare()
     return Commit((*commit.tests, *steps.tests), (*commit.changes, *steps.changes))
+
+
+def _news(draft: Draft, node: str, reports: Mapping[str, Report | None]) -> set[tuple[str, str]]:
+    """Give the instances of which a node says something else than before: another state, also where it has said that in another life."""
+    key = keys.reports(node)
+    before, after = draft.view.get(key), draft.get(key)
+    anew = before is None or before.incarnation != after.incarnation
+    found = []
+    for nic, report in reports.items():
+        there: Report | None = draft.view.get(keys.seen(node, nic))
+        if anew or (there.state if there is not None else "") != (report.state if report is not None else ""):
+            found.append(nic)
+    return set(instances(draft, found))
 
 
 def _laid(draft: Draft, change: Put | Delete) -> None:
@@ -130,9 +144,8 @@ def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
     draft.put(key, now)
     concerned = (draft.get(each) for each in draft.members("placed", node))
     found = [(each.cluster, each.instance) for each in concerned]
-    itself = draft.node(node)
     come = {*now.there.arriving} ^ {*(before.there.arriving if before is not None else ())}
-    coming = [(itself.cluster, instance) for instance in sorted(come)] if itself is not None else []
+    coming = [one for instance in sorted(come) for one in sight.called(draft, instance)]
     return [*found, *((each.cluster, each.instance) for each in had), *coming]
 
 

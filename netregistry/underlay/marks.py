@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from netregistry.model import keys
 from netregistry.model.underlay import Confirmed, NodePrefix, Placement
-from netregistry.underlay import names
+from netregistry.underlay import names, sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from netregistry.model.nic import Nic
-    from netregistry.model.underlay import Confirmed
     from netregistry.stores.base import Batch
     from netregistry.view import View
 
@@ -99,10 +98,9 @@ class Marks:
             self.all(view)
 
     def _arriving(self, view: View, uuid: str, confirmed: Confirmed | None) -> None:
-        """Mark the instances that come to a node by Ganeti's files."""
-        node = view.node(uuid)
-        if confirmed is not None and node is not None:
-            self._marked |= {(node.cluster, instance): None for instance in confirmed.there.arriving}
+        """Mark the instances that come to a node by Ganeti's files: they say no more than the name."""
+        for instance in confirmed.there.arriving if confirmed is not None and view.node(uuid) is not None else ():
+            self._marked |= dict.fromkeys(sight.called(view, instance))
 
     def _of_nic(self, nic: Nic | None) -> None:
         if nic is not None and nic.instance:

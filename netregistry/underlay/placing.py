@@ -1,7 +1,9 @@
 """Take the steps of instances in a draft: placements, the addresses that are given for them, their names, and what nodes are told.
 
 A step is in the commit of the report that it comes of, or in one of the leader's; neither has a history, nor the ledger's number. So it
-tests every key that it changes. What it has only read may change at the same time: then the leader takes the step that is missing.
+tests every key that it changes. What it rests on is what all nodes say of the guest: whatever changes that changes the placement in the
+same commit, if only to the same, so of two such steps at once the second is taken by what the first has left. What else it has read may
+change at the same time: then the leader takes the step that is missing.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ class Placing:
         self.underlay: Underlay | None = draft.get(keys.UNDERLAY)
         self.failed: dict[tuple[str, str], Exception] = {}  #: instances whose step is not taken by a fault, and why
 
-    def advance(self, cluster: str, instance: str) -> bool:
+    def advance(self, cluster: str, instance: str, said: bool = False) -> bool:
         """Take the step of an instance that is due. Tell whether there was room for it, or none was due.
+
+        ``said``: the commit says something else of the instance than before, so steps that are taken elsewhere without that are to fail.
 
         Whatever goes wrong with it is its own: the draft stays as it was, and the steps of others may be taken.
         """
@@ -45,6 +49,8 @@ class Placing:
         before = self._draft.kept()
         try:
             self._advance(self.underlay, cluster, instance)
+            if said:
+                self._touch(keys.placement(cluster, instance))
             fits = self._fits()
         except Refused:  # something of it cannot be read, or it is too much
             fits = False
@@ -53,6 +59,13 @@ class Placing:
         if not fits:
             self._draft.restore(before)
         return fits
+
+    def _touch(self, key: str) -> None:
+        """Write a placement as it is, where no step has changed it."""
+        placement: Placement | None = self._draft.get(key)
+        if placement is not None and not self._draft.touched(key):
+            self._draft.expect(key)
+            self._draft.put(key, placement._replace(generation=placement.generation + 1))
 
     def _fits(self) -> bool:
         commit = self._draft.bare()

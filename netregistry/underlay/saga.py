@@ -22,7 +22,11 @@ Any node can say that a guest comes to it. One that says it has arrived is belie
 has its time to say that it is gone. Where that goes on to say that the guest runs there the names go back to it, as soon as it has made
 new addresses for them: a source that hangs does not. The other one is *refuted* from then on, and so is one that has said beside the
 guest's own node, for a while, that it runs there: its word is nothing until that node says that the guest is gone, or is dead by an
-operator's word.
+operator's word. A while is one in which both were heard: what a node has said in the life before its lease ended proves nothing yet.
+
+One that is refuted may say that it does not run the guest: it has none, or the guest comes to it anew. Then it is *doubted* as long as
+the guest is where it is: it is followed as any other one, but takes names only when the guest's own node says that the guest is gone, or
+is away. So a word that was wrong once keeps no later migration without a name, and nobody takes names by it again and again.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ class Guest(NamedTuple):
 
     ``unknown``: those without a lease that had it; ``came``: to a node, from which one, of those who know it; ``kinds``: what speaks for it
     on each node that reports it; ``arriving``: those of ``incoming`` that report none of its NICs, and say by Ganeti's files that it comes.
-    ``since``: when each has begun to say what it says.
+    ``since``: from when on each that is alive was heard to say what it says.
     """
 
     running: tuple[str, ...] = ()
@@ -109,25 +113,47 @@ def _moved(node: str, left: str, guest: Guest) -> str:
     return next((other for other in reversed(guest.running) if other != left and guest.came.get(other) == node), node)
 
 
-def _refuted(before: Placement, guest: Guest, now: float) -> tuple[str, ...]:
+class Marked(NamedTuple):
+    """Hold whose word of a guest does not count as that of others: Placement has both. ``own``: the node that says against it."""
+
+    own: str
+    refuted: tuple[str, ...]
+    doubted: tuple[str, ...]
+
+
+def _marked(before: Placement, guest: Guest, now: float) -> Marked:
     """Give the nodes whose word is refuted by that of the guest's own node, or of the one from which they have taken its names."""
     leads, left = before.leads, before.left
     own = left if leads in before.refuted else leads
-    found = before.refuted if own in guest.running or own in guest.unknown else ()
+    holds = own in guest.running or own in guest.unknown
+    found = before.refuted if holds else ()
     settles = leads in guest.running and guest.came.get(leads) == left
     if leads and left in guest.running and not settles and leads not in guest.unknown:
         found = (*found, leads)
     elif leads in guest.running and leads not in found:
-        late = (each for each in guest.running if now > guest.since.get(each, now) + DOUBTED and guest.came.get(each) != leads)
-        found = (*found, *(each for each in late if each not in (leads, left)))
-    return tuple(dict.fromkeys(found))[-MOST_REFUTED:]
+        beside = (each for each in guest.running if guest.came.get(each) != leads and _is_late(guest, (each, leads), now))
+        found = (*found, *(each for each in beside if each not in (leads, left)))
+    taken_back = [each for each in found if each != leads and each not in guest.running and each not in guest.unknown]
+    doubted = (*(before.doubted if holds else ()), *taken_back)
+    refuted = tuple(each for each in dict.fromkeys(found) if each not in taken_back)
+    return Marked(own, refuted[-MOST_REFUTED:], tuple(each for each in dict.fromkeys(doubted) if each not in refuted)[-MOST_REFUTED:])
 
 
-def _believed(before: Placement, refuted: tuple[str, ...], guest: Guest) -> Guest:
-    """Give what is to be followed of what nodes say. Whom names lead to is believed while nobody says anything else."""
-    away = [each for each in refuted if each != before.leads or before.left in guest.running]
+def _is_late(guest: Guest, nodes: Iterable[str], now: float) -> bool:
+    """Tell whether all of some nodes were heard for a while to say what they say."""
+    return now > max(guest.since.get(each, now) for each in nodes) + DOUBTED
+
+
+def _believed(before: Placement, marks: Marked, guest: Guest) -> Guest:
+    """Give what is to be followed of what nodes say. Whom names lead to is believed while nobody says anything else.
+
+    To one that is doubted the guest is on its way as long as the guest's own node says that it runs there.
+    """
+    away = [each for each in marks.refuted if each != before.leads or before.left in guest.running]
     running, incoming = (tuple(node for node in each if node not in away) for each in (guest.running, guest.incoming))
-    return guest._replace(running=running, incoming=incoming) if away else guest
+    waiting = tuple(each for each in running if each in marks.doubted and marks.own in guest.running)
+    running = tuple(each for each in running if each not in waiting)
+    return guest._replace(running=running, incoming=(*incoming, *waiting)) if away or waiting else guest
 
 
 def step(before: Placement, guest: Guest, world: World) -> Placement:
@@ -142,8 +168,8 @@ def step(before: Placement, guest: Guest, world: World) -> Placement:
 
 
 def _step(before: Placement, guest: Guest, world: World) -> Placement:
-    refuted = _refuted(before, guest, world.now)
-    believed = _believed(before, refuted, guest)
+    marks = _marked(before, guest, world.now)
+    believed = _believed(before, marks, guest)
     target, coming = followed(before.leads, before.incoming, before.left, believed)
     endpoints = [_confirmed(each, world) for each in before.endpoints]
     for node in dict.fromkeys((target, coming)):
@@ -152,7 +178,7 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
             if kind not in there and has_room(endpoints, node) and (address := world.give(node)):
                 endpoints.append(Endpoint(kind, node, address, since=world.now))
     leads, incoming = before.leads, coming
-    returns = before.leads in refuted and target != before.leads
+    returns = before.leads in marks.refuted and target != before.leads
     if _ready(before.leads, target, endpoints, world) and not (returns and _lacks_all(target, guest, endpoints)):
         leads = target
     elif target == before.incoming != leads:
@@ -160,9 +186,11 @@ def _step(before: Placement, guest: Guest, world: World) -> Placement:
     used = {node: _kinds(node, guest) for node in (leads, incoming, target, coming) if node}
     kept = tuple(each if not each.live or _used(each, used) else _retired(each, world) for each in endpoints)
     left = before.left if before.left in guest.running or before.left in guest.unknown else ""
+    doubted = marks.doubted
     if leads != before.leads:
         left = before.leads if before.leads in guest.running and not returns else ""
-    return before._replace(leads=leads, incoming=incoming, left=left, endpoints=kept, refuted=refuted)
+        doubted = doubted if returns else ()
+    return before._replace(leads=leads, incoming=incoming, left=left, endpoints=kept, refuted=marks.refuted, doubted=doubted)
 
 
 def _lacks_all(node: str, guest: Guest, endpoints: Iterable[Endpoint]) -> bool:

@@ -8,10 +8,12 @@ from netregistry.model import keys
 from netregistry.underlay.saga import Guest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from netregistry.draft import Draft
     from netregistry.model.nic import Report
-    from netregistry.model.node import Alive, Reports
-    from netregistry.model.underlay import Confirmed, Speakers
+    from netregistry.model.node import Alive, Node, Reports
+    from netregistry.model.underlay import Confirmed, Placement, Speakers
     from netregistry.view import View
 
 STATES = ("running", "incoming", "stopped")  #: the state of a node by that of the NICs there, the strongest first
@@ -34,7 +36,7 @@ def guest(draft: Draft, cluster: str, instance: str) -> Guest:
         state = _state(reports)
         having = [report for report in reports if report.state == state]
         since = max(report.came or report.since for report in having)
-        begun[node] = since
+        begun[node] = max(since, _heard_since(draft, node))
         found[state if heard(draft, node) else "unknown"].append((since, node))
         if known := next((report.came_from for report in having if report.came_from), ""):
             came[node] = known
@@ -51,15 +53,52 @@ def guest(draft: Draft, cluster: str, instance: str) -> Guest:
     return Guest(ordered["running"], ordered["incoming"], ordered["stopped"], ordered["unknown"], came, said, arriving, begun)
 
 
+def _heard_since(draft: Draft, node: str) -> float:
+    """Give since when a node is heard: its lease began then; now, where it has said nothing yet to a registry that was restored.
+
+    What it has said before may be over, and it says so in a moment.
+    """
+    alive: Alive | None = draft.get(keys.alive(node))
+    said: Reports | None = draft.get(keys.reports(node))
+    if alive is None or said is None or said.epoch != draft.view.epoch:
+        return draft.now
+    return alive.since
+
+
 def _arriving(draft: Draft, cluster: str, instance: str) -> list[str]:
-    """Give the nodes of a cluster that say by Ganeti's files that an instance comes there, since this registry is what it is."""
-    found = []
+    """Give the nodes that say by Ganeti's files that an instance comes there, since this registry is what it is.
+
+    One that has no NIC any more comes nowhere: it was deleted, and a node that is dead never says that it does not come.
+    """
+    found: list[str] = []
+    if not draft.members("instance", cluster, instance):
+        return found
     for key in draft.members("arriving", instance):
         said: Confirmed = draft.get(key)
         there = draft.node(node := key.partition("/")[2])
-        if there is not None and there.cluster == cluster and said.epoch == draft.view.epoch:
+        if there is not None and said.epoch == draft.view.epoch and _is_meant(draft, cluster, instance, there):
             found.append(node)
     return sorted(found)
+
+
+def _is_meant(draft: Draft, cluster: str, instance: str, node: Node) -> bool:
+    """Tell whether a node that names an instance by Ganeti's files means the one of a cluster: it says no more than the name.
+
+    Of a node's own cluster it is. Where none is known of the node it is that of the one cluster which has such an instance.
+    """
+    if node.cluster == cluster or not cluster:
+        return node.cluster == cluster
+    if node.cluster:
+        return not foreign(draft, cluster, node.uuid)
+    clusters = {"", *(key.partition("/")[2] for key in draft.view.all("imports")), *(each for each, _instance in called(draft, instance))}
+    return not any(draft.members("instance", each, instance) for each in clusters - {cluster})
+
+
+def called(known: Draft | View, instance: str) -> list[tuple[str, str]]:
+    """Give the instances of all clusters that have a name, and endpoints: clusters and names."""
+    placements: Iterable[Placement] = map(known.get, known.members("called", instance.lower()))
+    found = [(each.cluster, each.instance) for each in placements if each.instance == instance]
+    return [each for each in found if known.members("instance", *each)]
 
 
 def foreign(view: Draft | View, cluster: str, node: str) -> bool:

@@ -234,6 +234,23 @@ def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid
     assert laid.sends()["underlay"] == {"generation": 1, "addresses": [OWN]}
 
 
+def test_guests_on_their_way_are_told_again_after_a_fence(laid: Laid) -> None:
+    """Look at it again where the registry has it no more: an operator has said that the node is off, and it is not."""
+    was = {"generation": 1, "addresses": [OWN], "arriving": ["web1"]}
+    laid.standing = Standing(1, (OWN,), arriving=("web1",))
+    laid.met(has=was)
+    laid.told(line())
+    laid.tell(Ended(Failure("missing", "its lease was taken away")))
+    laid.passes(20.0)
+    laid.take(Hello)
+    laid.tell(Answered({"epoch": "e", "abilities": list(BOTH), "actions": []}))
+    laid.take(AskNode)
+    laid.tell(Answered({"reports": "e:6", "underlay": {"generation": 1, "addresses": [OWN]}}))
+    laid.take(List)
+    laid.tell(Answered([]))
+    assert laid.sends()["underlay"] == was
+
+
 def test_marks_that_come_all_the_time_hold_up_nothing(laid: Laid) -> None:
     """As where a node starts all its guests, one after the other."""
     laid.met()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from netregistry import leader
+from netregistry.model import keys
+from tests.support.registry import GANETI
 from tests.support.underlay import Site
 
 WEB, MOVING = "web1.console", "web1-migrating.console"
@@ -25,7 +28,7 @@ def site() -> Web:
     return Web()
 
 
-def comes(site: Web, number: int, *instances: str) -> None:
+def comes(site: Site, number: int, *instances: str) -> None:
     """Let a node say which instances come there, and that it has done what it was told."""
     line = site.told(number)
     there = {"generation": line["generation"], "addresses": [each["address"] for each in line["endpoints"]]}
@@ -112,3 +115,191 @@ def test_an_instance_of_another_cluster_is_another_one(site: Web) -> None:
     comes(site, 1, "web1")
     site.passes(1)
     assert site.names() == {WEB: 0} and states(site, 1) == []
+
+
+# -- to a node that is dead, by an operator's word
+
+
+def fenced(site: Web, *numbers: int) -> None:
+    for number in numbers:
+        site.dies(number)
+    for number in numbers:
+        assert site.do("node.fence", site.who[number].name)
+    site.passes(1)
+
+
+def test_its_target_is_fenced(site: Web) -> None:
+    """End what that node has said by Ganeti's files, too: the next migration is followed."""
+    arrives(site)
+    fenced(site, 1)
+    assert site.names() == {WEB: 0} and states(site, 1) == ["retired"]
+    comes(site, 2, "web1")
+    comes(site, 2, "web1")
+    assert site.names() == {WEB: 0, MOVING: 2}
+    site.says(2, site.web, "running", mode="routed")
+    assert site.names() == {WEB: 2}
+
+
+def test_a_node_that_is_fenced_and_alive_all_the_same_says_it_again(site: Web) -> None:
+    arrives(site)
+    fenced(site, 1)
+    site.lives(1)
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0, MOVING: 1} and states(site, 1) == ["retired", "there"]
+    site.says(1, site.web, "running")
+    site.says(0, site.web, "")
+    comes(site, 1)
+    assert site.names() == {WEB: 1}
+
+
+def test_its_source_is_fenced(site: Web) -> None:
+    """Let the names stay until its target says what became of it."""
+    arrives(site)
+    fenced(site, 0)
+    assert site.names() == {WEB: 0, MOVING: 1}, "it may come on: its target is alive"
+    site.says(1, site.web, "running")
+    comes(site, 1)
+    site.passes(1)
+    assert site.names() == {WEB: 1} and states(site, 0) == ["retired"]
+
+
+def test_its_source_is_fenced_and_it_does_not_come(site: Web) -> None:
+    arrives(site)
+    fenced(site, 0)
+    comes(site, 1)
+    site.passes(1)
+    assert site.names() == {} and states(site, 0) == states(site, 1) == ["retired"]
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_both_are_fenced(site: Web, numbers: tuple[int, int]) -> None:
+    arrives(site)
+    fenced(site, *numbers)
+    assert site.names() == {} and states(site, 0) == states(site, 1) == ["retired"]
+
+
+@pytest.mark.parametrize("says", ["fenced", "forgotten", "alive", "dead"])
+def test_it_is_deleted(site: Web, says: str) -> None:
+    """Let nothing that a node says, or has said, of a guest that has no NIC any more keep its names: the quarantine begins."""
+    arrives(site)
+    if says != "alive":
+        site.dies(1)
+    if says == "fenced":
+        site.do("node.fence", site.who[1].name)
+    if says == "forgotten":
+        site.do("node.forget", site.who[1].name)
+    site.says(0, site.web, "")
+    assert site.do("nic.delete", site.web)
+    site.passes(1)
+    assert site.names() == {} and set(states(site, 0)) == set(states(site, 1)) == {"retired"}
+
+
+def test_its_target_is_forgotten_and_joins_again(site: Web) -> None:
+    """Take nothing of what it has said as that node for what it says as this one."""
+    arrives(site)
+    site.dies(1)
+    site.do("node.forget", site.who[1].name)
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+    site.join(1)
+    site.lives(1)
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+
+
+def test_its_target_joins_again_while_what_it_has_said_is_swept(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it wait until all of that is gone, which may be several commits."""
+    arrives(site)
+    site.says(1, site.guest("web2"), "running")
+    site.dies(1)
+    site.do("node.forget", site.who[1].name)
+    monkeypatch.setattr(leader, "AT_ONCE", 1)
+    sweeps = list(site.local.leader._forgotten())
+    assert len(sweeps) > 3
+    for commit in sweeps:
+        assert site.refused("node.join", "", {"uuid": site.who[1].name, "name": "node1"}, site.who[1])["kind"] == "busy"
+        site.store.commit(*commit)
+        site.local.catch_up()
+    site.join(1)
+    assert site.local.view.get(keys.confirmed(site.who[1].name)) is None
+
+
+# -- to a node of which no cluster is known
+
+GNT, OTHER = "gnt.example.com", "other.example.com"
+
+
+class Clusters(Site):
+    """Nodes of a cluster, the one with a guest of it, and one of which no cluster is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.do("node.set", self.who[0].name, {"cluster": GNT})
+        self.do("node.set", self.who[2].name, {"cluster": GNT})
+        self.web = self.of(GNT, 1)
+        self.says(0, self.web, "running", mode="routed")
+        self.confirms(0)
+        assert self.names() == {WEB: 0}
+
+    def of(self, cluster: str, number: int) -> str:
+        """Give the NIC of a guest web1 of a cluster."""
+        uuid = f"12345678-1234-4234-8234-00000000000{number}"
+        return self.nic(GANETI, uuid=uuid, cluster=cluster, instance="web1", index=0, mac=f"aa:00:00:00:00:0{number}").uuid
+
+
+def test_it_comes_to_a_node_of_which_no_cluster_is_known() -> None:
+    site = Clusters()
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0, MOVING: 1}
+    site.says(1, site.web, "running", mode="routed")
+    comes(site, 1)
+    assert site.names() == {WEB: 1}
+
+
+def test_it_does_not_come_to_a_node_of_which_no_cluster_is_known() -> None:
+    site = Clusters()
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    comes(site, 1)
+    assert site.names() == {WEB: 0}
+
+
+def test_what_is_known_of_a_node_changes_while_a_guest_comes_there() -> None:
+    site = Clusters()
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.do("node.set", site.who[1].name, {"cluster": OTHER})
+    site.passes(1)
+    assert site.names() == {WEB: 0}
+    assert site.do("node.set", site.who[1].name, {"cluster": ""})
+    site.passes(1)
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0, MOVING: 1}
+
+
+def test_of_two_clusters_guests_by_one_name_none_comes_to_a_node_of_which_no_cluster_is_known() -> None:
+    """Follow nobody by a name that may be that of another guest; a node of the cluster means its own one."""
+    site = Clusters()
+    site.do("node.set", site.who[1].name, {"cluster": OTHER})
+    site.says(1, site.of(OTHER, 2), "running", mode="routed")
+    site.confirms(1)
+    site.do("node.set", site.who[1].name, {"cluster": ""})
+    comes(site, 1, "web1")
+    site.passes(1)
+    assert site.told(1)["endpoints"] == [each for each in site.told(1)["endpoints"] if each["cluster"] == OTHER]
+    comes(site, 2, "web1")
+    comes(site, 2, "web1")
+    assert site.names()[MOVING] == 2
+
+
+def test_a_guest_of_no_cluster_by_that_name_is_as_likely_the_one() -> None:
+    """Also where nothing speaks for that one, so that it has no endpoint."""
+    site = Clusters()
+    site.guest("web1")
+    comes(site, 1, "web1")
+    comes(site, 1, "web1")
+    assert site.names() == {WEB: 0}

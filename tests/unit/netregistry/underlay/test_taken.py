@@ -16,6 +16,7 @@ GNT, OTHER = "gnt.example.com", "other.example.com"
 UUID = "12345678-1234-4234-8234-123456789abc"
 AT_0 = {"web1.console": 0}
 AT_1 = {"web1.console": 1}
+BOTH = {"web1.console": 0, "web1-migrating.console": 1}
 
 
 @pytest.fixture
@@ -71,7 +72,9 @@ def test_names_go_back_to_a_node_that_goes_on_to_have_the_guest(site: Site) -> N
     site.says(1, nic, "incoming")
     site.confirms(1)
     site.says(1, nic, "running")
-    assert site.names() == AT_0, "its word is nothing as long as node0 says on that it runs there"
+    assert site.names() == BOTH, "it takes no name as long as node0 says on that it runs there"
+    goes_on(site, 15, 0, 1)
+    assert site.names() == AT_0 and len(said(site)) == 1
     site.says(0, nic, "")
     site.confirms(1)
     assert site.names() == AT_1 and said(site) == [], "then it has come there"
@@ -176,6 +179,130 @@ def test_names_that_would_lead_nowhere_do_not_go_back(site: Site) -> None:
     assert site.names() == AT_1
     site.says(0, nic, "")
     assert site.names() == AT_1
+
+
+# -- that were refuted, and of which the guest's next migration is one to them
+
+
+def migrates(site: Site, nic: str) -> None:
+    """Let the guest come to node1 in the usual way."""
+    site.says(1, nic, "incoming")
+    site.confirms(1)
+    assert site.names() == BOTH
+    site.says(1, nic, "running")
+    site.confirms(1)
+    site.passes(1)
+
+
+def refuted(site: Site) -> list[int]:
+    placement = site.placement("web1")
+    return [NODES.index(each) for each in placement.refuted] if placement is not None else []
+
+
+def test_a_node_whose_lease_is_back_before_it_has_said_that_the_guest_is_gone(site: Site) -> None:
+    """Begin the agent of a source anew while the guest moves: what it has said hours ago is no word beside that of the guest's own node."""
+    nic = site.guest("web1")
+    site.says(1, nic, "running")
+    site.confirms(1)
+    site.passes(3600)
+    site.dies(1)
+    site.says(0, nic, "incoming")
+    site.confirms(0)
+    site.says(0, nic, "running")
+    site.confirms(0)
+    site.passes(60)
+    site.lives(1)
+    site.passes(1)
+    assert site.names() == AT_0 and refuted(site) == []
+    site.says(1, nic, "")
+    goes_on(site, 600, 0, 1)
+    migrates(site, nic)
+    assert site.names() == AT_1
+    site.dies(0)
+    goes_on(site, 1, 1)
+    assert site.names() == AT_1
+
+
+def test_the_guests_own_node_is_back_before_it_has_said_that_the_guest_is_gone(site: Site) -> None:
+    """Refute no node to which names could not move, as it has not confirmed its addresses, by the old word of one that was away."""
+    nic = running(site)
+    site.says(1, nic, "incoming")
+    site.dies(0)
+    site.says(1, nic, "running")
+    site.passes(60)
+    assert site.names() == AT_0
+    site.lives(0)
+    site.passes(1)
+    assert refuted(site) == []
+    site.says(0, nic, "")
+    site.confirms(1)
+    assert site.names() == AT_1 and refuted(site) == []
+
+
+def test_what_was_said_to_the_registry_of_before_is_no_word_beside_another(site: Site) -> None:
+    """Refute nobody by what a copy has, where nodes are alive by a restored registry before they have told it what there is."""
+    nic = running(site)
+    key = keys.reports(NODES[1])
+    site.says(1, nic, "running")
+    said_before = site.local.view.get(key)._replace(epoch="another")
+    site.store.commit((), (Put(key, dump(said_before)),))
+    site.passes(60)
+    assert refuted(site) == []
+    site.says(1, nic, "running")
+    site.passes(60)
+    assert refuted(site) == [1]
+
+
+def test_a_node_that_goes_on_after_its_lease_was_away_is_refuted(site: Site) -> None:
+    nic = running(site)
+    site.says(1, nic, "running")
+    site.passes(5)
+    site.dies(1)
+    site.lives(1)
+    site.passes(9)
+    assert refuted(site) == []
+    goes_on(site, 70, 0, 1)
+    assert refuted(site) == [1]
+
+
+@pytest.mark.parametrize("says", ["", "stopped"])
+def test_its_own_word_that_it_has_the_guest_no_more_ends_it(site: Site, says: str) -> None:
+    """Follow its next migration, also where the source dies in that before it has said anything."""
+    nic = taken(site)
+    goes_on(site, 15, 0, 1)
+    assert site.names() == AT_0 and refuted(site) == [1]
+    site.says(1, nic, says)
+    assert refuted(site) == []
+    goes_on(site, 600, 0, 1)
+    migrates(site, nic)
+    assert site.names() == BOTH and said(site) == [], "it was wrong before: the source is waited for"
+    site.dies(0)
+    goes_on(site, 1, 1)
+    assert site.names() == AT_1 and said(site) == []
+
+
+def test_a_source_that_says_it_at_once_lets_a_node_that_was_refuted_have_the_guest(site: Site) -> None:
+    nic = taken(site)
+    goes_on(site, 15, 0, 1)
+    site.says(1, nic, "")
+    migrates(site, nic)
+    site.says(0, nic, "")
+    assert site.names() == AT_1
+    placement = site.placement("web1")
+    assert placement is not None and placement.refuted == placement.doubted == (), "the guest has left its node: all begins anew"
+
+
+def test_a_node_that_is_refuted_and_begins_anew_takes_no_name_meanwhile(site: Site) -> None:
+    nic = taken(site)
+    goes_on(site, 15, 0, 1)
+    for _ in range(5):
+        for says in ("", "incoming", "running"):
+            site.says(1, nic, says)
+            site.confirms(0, 1)
+            site.passes(1)
+            assert site.names()["web1.console"] == 0
+        goes_on(site, 15, 0, 1)
+        assert site.names() == AT_0 and refuted(site) == [1]
 
 
 # -- nodes of another cluster
