@@ -188,8 +188,7 @@ def _released(draft: Draft, key: str, prefix: NodePrefix) -> Done:
 
 def _let_go(draft: Draft, key: str, placement: Placement, each: Endpoint) -> Done:
     if each.live:
-        whose = f"{each.kind} of {placement.instance}"
-        raise Refused("in-use", f"{each.address} is in no quarantine: it is the {whose}")
+        raise Refused("in-use", f"{each.address} is in no quarantine: it is the {each.kind} of {placement.instance}")
     of = keys.prefix(each.node)
     prefix: NodePrefix | None = draft.get(of)
     after: Endpoint | None = None
@@ -197,9 +196,9 @@ def _let_go(draft: Draft, key: str, placement: Placement, each: Endpoint) -> Don
         draft.expect(of)
         draft.put(of, prefix._replace(generation=prefix.generation + 1))
         after = each._replace(state="leaving", since=draft.now, generation=prefix.generation + 1)
-    kept = tuple(after if one == each else one for one in placement.endpoints)
-    draft.expect(key)
+    kept = (after if one == each else one for one in placement.endpoints)
     found = tuple(one for one in kept if one is not None)
+    draft.expect(key)
     draft.put(key, placement._replace(endpoints=found, generation=placement.generation + 1))
     return Done(200, key, {"released": each.address})
 
