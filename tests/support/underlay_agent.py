@@ -9,6 +9,7 @@ from pathlib import Path
 
 from netcommon.lifecycle.underlay import hold
 from netregistry.model import keys
+from netregistry.reach import Places
 from netregistry.stores.base import Item, Put
 from netregistry.stores.sqlite import SqliteStore
 from tests.support.node_underlay import join, marked
@@ -44,9 +45,9 @@ class Place:
             yield service
 
     @contextmanager
-    def running(self, service: Served) -> Iterator[Agent]:
-        """Let the agent run."""
-        agent = self.agent = Agent(self.sim, service.path)
+    def running(self, service: Served, places: Places | None = None) -> Iterator[Agent]:
+        """Let the agent run. ``places``: where it finds the service; without, at its socket."""
+        agent = self.agent = Agent(self.sim, places or service.path)
         agent.service = service
 
         def made() -> None:
