@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from netregistry.zone.unheard import Unheard
+
 LONGEST = 253  #: characters of a name (RFC 1035, 2.3.4: 255 octets in a message)
 LARGEST = 48_000  #: bytes of a message, about; one over TCP has 65,535
 RECORD = 10  #: bytes of a record beside its name, which is written once, and its data
@@ -32,6 +34,7 @@ class Wanted(NamedTuple):
 
     ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
     it is the same object. ``prefix``: in which all addresses are; a mark that has this for its owner is of an older version, and ours.
+    ``unheard``: which names stay as they are at the server for now; None: none.
     """
 
     zone: str
@@ -41,11 +44,12 @@ class Wanted(NamedTuple):
     names: Mapping[str, str]
     ttl: int
     prefix: str = ""
+    unheard: Unheard | None = None
 
     @property
     def about(self) -> Wanted:
         """Give it without names and their generation: what is refused of another one need not be of this one."""
-        return self._replace(names={}, generation=0)
+        return self._replace(names={}, generation=0, unheard=None)
 
     @property
     def mark(self) -> Mark:
@@ -96,14 +100,17 @@ class Message(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Say what is to be sent, in this order, and what cannot be published, in one line each."""
+    """Say what is to be sent, in this order, what cannot be published, in one line each, and how many names stay otherwise than wanted."""
 
     messages: tuple[Message, ...]
     refused: tuple[str, ...] = ()
+    held: int = 0
 
 
 def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
     """Give what brings a server to what is wanted. ``known``: the zone there had a mark of this epoch before, in this process.
+
+    As long as names stay as they are the mark says that the zone is on its way.
 
     Raises HostRefused where the zone is somebody else's, or further than the registry.
     """
@@ -113,16 +120,23 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
     mark = there.mark
     if mark is None:
         _nobodys(server, there, wanted, changes)
-    if not changes and mark == wanted.mark:
-        return Plan((), tuple(refused))
-    parts = list(_parts(changes)) or [()]
+    due = [each for each in changes if not _is_held(there, wanted, each)]
+    held = len(changes) - len(due)
     first = mark.part if mark is not None and mark._replace(part=0) == wanted.mark else 0
+    if not due and (mark == wanted.mark or (held and first)):
+        return Plan((), tuple(refused), held)
+    parts = list(_parts(due)) or [()]
     messages, before = [], mark
     for number, part in enumerate(parts, 1):
-        after = wanted.mark if number == len(parts) else wanted.mark._replace(part=first + number)
+        after = wanted.mark if number == len(parts) and not held else wanted.mark._replace(part=first + number)
         messages.append(Message(before, after, part, wanted.ttl))
         before = after
-    return Plan(tuple(messages), tuple(refused))
+    return Plan(tuple(messages), tuple(refused), held)
+
+
+def _is_held(there: There, wanted: Wanted, change: Change) -> bool:
+    entry = there.entries.get(change.name)
+    return wanted.unheard is not None and wanted.unheard.holds(change.name, entry.address if entry is not None else "", change.address)
 
 
 def done(entries: dict[str, Entry], message: Message) -> None:

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netregistry.zone.mark import Mark
     from netregistry.zone.plan import Message, Wanted
 
 ATTEMPTS = 4  #: times at which a zone that others are changing is read anew
@@ -35,7 +36,10 @@ class Speaker(Protocol):
 
 
 class Published(NamedTuple):
-    """Say that a server has a zone at a generation: whether it was read whole, how many names changed, which cannot be published."""
+    """Say that a server has a zone at a generation: whether it was read whole, how many names changed, which cannot be published.
+
+    ``held``: how many stay as they are for now, though the generation has them otherwise.
+    """
 
     server: str
     zone: str
@@ -43,12 +47,14 @@ class Published(NamedTuple):
     changed: int = 0
     whole: bool = False
     refused: tuple[str, ...] = ()
+    held: int = 0
 
 
 class Known(NamedTuple):
     """Remember what a server has, and until when that is believed; by which ``wanted`` it came."""
 
     wanted: Wanted
+    mark: Mark | None
     entries: dict[str, Entry]
     until: float
 
@@ -83,7 +89,7 @@ class Publisher:
                 if known is None:
                     there, until = speaker.read(wanted.zone), self._now() + READ
                 else:
-                    there, until = There(known.wanted.mark, known.entries), known.until
+                    there, until = There(known.mark, known.entries), known.until
                 found = self._brought(speaker, server, there, wanted, until)
                 if found is not None:
                     return found._replace(whole=whole)
@@ -112,5 +118,6 @@ class Publisher:
             done(entries, message)
             changed += len(message.changes)
         self._met.add(met)
-        self._known[server, wanted.zone] = Known(wanted, entries, until)
-        return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused)
+        mark = plan.messages[-1].after if plan.messages else there.mark
+        self._known[server, wanted.zone] = Known(wanted, mark, entries, until)
+        return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused, plan.held)

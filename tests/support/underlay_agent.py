@@ -12,6 +12,7 @@ from netregistry.model import keys
 from netregistry.reach import Places
 from netregistry.stores.base import Item, Put
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.zone.publisher import Publisher
 from tests.support.node_underlay import join, marked
 from tests.support.registry import NODES
 from tests.support.service import Served, served
@@ -33,7 +34,7 @@ class Place:
         self.gone: list[str] = []  #: addresses that were there, and were not any more
 
     @contextmanager
-    def served(self, items: Iterable[Item] = (), epoch: str = "first") -> Iterator[Served]:
+    def served(self, items: Iterable[Item] = (), epoch: str = "first", publisher: Publisher | None = None) -> Iterator[Served]:
         """Serve a registry. ``items``: of a copy, which is put back in another ``epoch``: what netregistry.transfer does."""
         folder = self._folder / f"service{next(self._numbers)}"
         folder.mkdir()
@@ -41,7 +42,7 @@ class Place:
         for item in items:
             if item.key != keys.LEADER and keys.kind(item.key) != "alive":
                 store.commit((), (Put(item.key, item.value),))
-        with served(folder, store=store) as service:
+        with served(folder, store=store, publisher=publisher) as service:
             yield service
 
     @contextmanager
