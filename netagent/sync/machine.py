@@ -315,7 +315,7 @@ class Machine:
 
     def _failed(self, event: Failed, now: float) -> None:
         asked, self.line.flight = self.line.flight, None
-        failure = event.failure
+        failure = self.strays.unless_forgotten(event.failure)
         self.line.failed(asked, failure, now, self._pause())
         self.outbox.tried = self.outbox.tried or isinstance(asked, Send)
         if failure.lie:
@@ -399,7 +399,7 @@ class Machine:
         self.ownership.told(found.revision, found)
 
     def _ended(self, failure: Failure, now: float) -> None:
-        line = self.line
+        line, failure = self.line, self.strays.unless_forgotten(failure)
         line.stream = line.close = line.closing = False
         self.inbox.complete = line.greeted = False
         if failure.kind == "epoch":

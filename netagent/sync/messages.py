@@ -51,11 +51,14 @@ class Local(NamedTuple):
     endpoints: tuple[str, ...] = ()  #: kinds of what speaks for its guest on this node, while it is here
 
 
+FORGOTTEN = "forgotten"  #: the reason for which a certificate is refused, and the kind of that failure
+
+
 class Failure(NamedTuple):
     """Why a request of the registry was not done.
 
-    ``kind``: what a problem's type ends in (netregistry.refusal.KINDS); "": there is no answer, so it may be done. ``lie``: what came is
-    nothing that a registry says.
+    ``kind``: what a problem's type ends in (netregistry.refusal.KINDS); "": there is no answer, so it may be done; FORGOTTEN: as "", and
+    the certificate that was shown counts no more since the node was forgotten. ``lie``: what came is nothing that a registry says.
     """
 
     kind: str

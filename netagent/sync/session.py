@@ -7,7 +7,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netagent.sync.messages import Answered, Ask, AskNode, Beat, Ended, Failed, Failure, Hello, Line, List
+from netagent.sync.messages import FORGOTTEN, Answered, Ask, AskNode, Beat, Ended, Failed, Failure, Hello, Line, List
 from netregistry.client import Client, Garbled, Problem, Question
 from runtime.errors import NetcommonError
 
@@ -176,7 +176,7 @@ def failure_of(error: Exception) -> Failure:
     """Say what an error means: refused, no answer, or nothing that a registry says."""
     if isinstance(error, Problem):
         if error.kind == "certificate":  # nobody has judged what was asked for: it is sent again as it was, with one that counts
-            return Failure("", str(error))
+            return Failure(FORGOTTEN if error.document.get("reason") == FORGOTTEN else "", str(error))
         # a status without a kind is no refusal of ours: whoever answers there is another
         return Failure(error.kind or "fault", str(error))
     if isinstance(error, NetcommonError):

@@ -68,11 +68,19 @@ class Token(NamedTuple):
     by: kinds.NameOrNone = ""  #: who has joined by it
 
 
+class Forgotten(NamedTuple):
+    """Say which certificates counted until their node was forgotten: those above one serial, up to another one."""
+
+    above: Serial
+    last: Serial
+
+
 class Holder(NamedTuple):
     """Say who has a certificate. ``serial``: of the latest one; those up to ``floor`` are revoked. ``kept``: the end of the last of all.
 
     ``before``: the authority of the certificate by which the latest one was asked for, where that is by another one, as long as nobody has
-    come by it: it may have been lost on its way, or not been kept. "": it is used.
+    come by it: it may have been lost on its way, or not been kept. "": it is used. ``forgotten``: of those that are revoked, those that are
+    so since the node was forgotten.
     """
 
     role: Holding
@@ -84,10 +92,15 @@ class Holder(NamedTuple):
     floor: Serial = NO_SERIAL
     kept: kinds.Time = 0.0
     before: str = ""
+    forgotten: Forgotten | None = None
 
     @property
     def revoked(self) -> bool:
         return self.serial <= self.floor
+
+    def forgot(self, serial: str) -> bool:
+        """Tell whether a certificate counted until its node was forgotten."""
+        return self.forgotten is not None and self.forgotten.above < serial <= self.forgotten.last
 
 
 class Credential(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netregistry.model import keys, kinds
-from netregistry.model.certificate import DAY, LONGEST, NO_SERIAL, SET_BACK, Digest, Grant, Holder, Holding, Person, Serial
+from netregistry.model.certificate import DAY, LONGEST, NO_SERIAL, SET_BACK, Digest, Forgotten, Grant, Holder, Holding, Person, Serial
 from netregistry.model.codec import read, write
 from netregistry.refusal import Refused
 from netregistry.request import Done
@@ -68,13 +68,20 @@ def named(role: str, name: str) -> str:
 
 
 def admitted(view: View, one: Credential, now: float) -> None:
-    """Raise Refused where a certificate does not count, or no more: with ``reason``, by which it is counted."""
+    """Raise Refused where a certificate does not count, or no more: with ``reason``, by which it is counted.
+
+    A node whose certificate counted until it was forgotten is told so, and nothing else, as long as no node is there under its UUID: by
+    that word it gives up what it has of the underlay.
+    """
     what = f"the certificate of {one.role} {one.name}"
     if one.until <= now:
         raise refused("expired", f"{what} has ended {(now - one.until) / DAY:.1f} days ago: it joins again: {JOIN}")
     if one.authority not in {each.id for each in authorities(view, now)}:
         raise refused("foreign", f"{what} is of an authority that does not count here, or no more: it joins again: {JOIN}")
-    _unrevoked(view.get(keys.certificate(one.role, one.name)), what, one.serial, now)
+    holder: Holder | None = view.get(keys.certificate(one.role, one.name))
+    if holder is not None and holder.forgot(one.serial) and view.node(one.name) is None:
+        raise refused("forgotten", f"{what} is revoked, since the node was forgotten: if it should not be, it joins again: {JOIN}")
+    _unrevoked(holder, what, one.serial, now)
 
 
 def _unrevoked(holder: Holder | None, what: str, serial: str, now: float) -> None:
@@ -136,16 +143,18 @@ def revoke(draft: Draft, part: Part) -> Done:
     return Done(200, keys.certificate(wanted.role, name), write(holder))
 
 
-def revoked(draft: Draft, role: Holding, name: str) -> Holder:
+def revoked(draft: Draft, role: Holding, name: str, forgets: bool = False) -> Holder:
     """Revoke all certificates of somebody; also such as a registry that was restored knows nothing of.
 
-    So it is kept until the last that can have been given by now has ended: what settings there were is not known either.
+    So it is kept until the last that can have been given by now has ended: what settings there were is not known either. ``forgets``: since
+    the node is forgotten; of those that were revoked before nobody says so.
     """
     key = keys.certificate(role, name)
     last = last_serial(draft.now)
     holder: Holder = draft.get(key) or Holder(role, name, NO_SERIAL)
     floor = max(holder.serial, last)
-    holder = holder._replace(serial=floor, floor=floor, kept=max(holder.kept, draft.now + LONGEST))
+    forgotten = Forgotten(holder.floor, floor) if forgets else holder.forgotten
+    holder = holder._replace(serial=floor, floor=floor, kept=max(holder.kept, draft.now + LONGEST), forgotten=forgotten)
     draft.put(key, holder)
     return holder
 

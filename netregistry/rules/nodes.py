@@ -112,7 +112,7 @@ def forget(draft: Draft, part: Part) -> Done:
     turned(draft, node.uuid, node, None)
     freed(draft, node.uuid)
     if draft.view.all("authorities"):
-        revoked(draft, "node", node.uuid)  # it could join again by one, be it known here or, after a restore, not
+        revoked(draft, "node", node.uuid, forgets=True)  # it could join again by one, be it known here or, after a restore, not
     return Done(200, key, {"node": write(node), "nics": left})
 
 

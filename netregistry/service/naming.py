@@ -8,7 +8,7 @@ from netregistry.core import CatchUp, Committed, Unanswered
 from netregistry.model import keys
 from netregistry.model.underlay import Zone
 from netregistry.refusal import Refused
-from netregistry.underlay import published
+from netregistry.underlay import healing, published
 from netregistry.zone.plan import Wanted
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from netregistry.stores.base import Batch
     from netregistry.view import View
     from netregistry.zone.publisher import Published
+    from netregistry.zone.unheard import Unheard
 
 ATTEMPTS = 20  #: of a commit that reports keep on overtaking
 
@@ -34,10 +35,15 @@ class Naming:
     def __init__(self, registry: Registry, servers: Sequence[str], virtual: bool = False) -> None:
         self._registry, self._servers, self._virtual = registry, tuple(servers), virtual
         self._given: Wanted | None = None
+        self._changed: set[str] = set()  # names, as long as nodes have their time to say what they have
         self.wake: Callable[[], None] = lambda: None
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""
+        if not self._opening(view):
+            self._changed.clear()
+        elif batch is not None:
+            self._changed |= {change.key.split("/", 2)[2] for change in batch.changes if keys.kind(change.key) == "names"}
         if batch is None or any(keys.kind(change.key) in ("zones", keys.UNDERLAY) for change in batch.changes):
             self.wake()
 
@@ -71,11 +77,16 @@ class Naming:
         if underlay is None:
             return ()
         made = ((zone, others[zone].generation, published.names(view, zone, self._virtual)) for zone in behind)
-        whose, ttl, prefix = published.registry_id(view), underlay.ttl, underlay.prefix
-        return tuple(Wanted(zone, whose, view.epoch, generation, names, ttl, prefix, former=True) for zone, generation, names in made)
+        whose, ttl, prefix, unheard = published.registry_id(view), underlay.ttl, underlay.prefix, self._unheard(view)
+        return tuple(
+            Wanted(zone, whose, view.epoch, generation, names, ttl, prefix, former=True, unheard=unheard)
+            for zone, generation, names in made
+        )
 
     def published(self, found: Published) -> None:
-        """Note that a server has a zone. Raises Refused, Unavailable: it is to be told again."""
+        """Note that a server has a zone, unless names are held there. Raises Refused, Unavailable: it is to be told again."""
+        if found.held:
+            return
         self._registry.catch_up()
         self._commit(lambda view, now: published.noted(view, found.server, found.zone, found.generation, now))
 
@@ -83,12 +94,18 @@ class Naming:
         zone: Zone = view.get(keys.zone(underlay.zone)) or Zone()
         given = self._given
         whose = published.registry_id(view)
-        made = Wanted(underlay.zone, whose, view.epoch, zone.generation, {}, underlay.ttl, underlay.prefix)
+        made = Wanted(underlay.zone, whose, view.epoch, zone.generation, {}, underlay.ttl, underlay.prefix, unheard=self._unheard(view))
         if given is None or given._replace(names={}) != made:
             same = given is not None and (given.zone, given.mark) == (made.zone, made.mark)
             names = given.names if given is not None and same else published.names(view, underlay.zone, self._virtual)
             self._given = given = made._replace(names=names)
         return given
+
+    def _opening(self, view: View) -> bool:
+        return healing.opening(view, self._registry.local.core.now())
+
+    def _unheard(self, view: View) -> Unheard | None:
+        return published.unheard(view, self._changed) if self._opening(view) else None
 
     def _commit(self, make: Callable[[View, float], Commit | None]) -> None:
         self._registry.local.run(self._committed(make))

@@ -158,13 +158,14 @@ class Publishing:
             return str(why)
         except Exception as why:  # as for what is published now
             return repr(why)
-        if not wanted.names:
+        if not wanted.names and not found.held:
             self._log.info(f"DNS server {server} has no names any more in zone {wanted.zone}, which was the underlay's")
         return ""
 
     def _say(self, found: Published, failed: str, refused: tuple[str, ...]) -> None:
-        if failed or (found.whole and found.changed):
+        if failed or (found.whole and (found.changed or found.held)):
             how = f"{found.changed} names were not as they should be" if found.whole else f"{found.changed} names have changed"
+            how += f", and {found.held} stay until nodes have said what they have, a minute at most" if found.held else ""
             self._log.info(f"DNS server {found.server} has the underlay's names of generation {found.generation}: {how}")
         if found.others:
             more = f", and such at {len(found.others) - 1} names more" if len(found.others) > 1 else ""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: By what is counted. "broken": the connection ended in the handshake; "none": no certificate where one is needed;
 #: "cross-site": a browser asked for another site's page.
-OF_CERTIFICATES = ("expired", "not-yet", "self-signed", "foreign", "revoked", "none")
+OF_CERTIFICATES = ("expired", "not-yet", "self-signed", "foreign", "revoked", "forgotten", "none")
 OF_TOKENS = ("token-unknown", "token-used", "token-late", "token-other")
 REASONS = (*OF_CERTIFICATES, *OF_TOKENS, "another", "cross-site", "no-tls", "broken", "busy", "not-ready")
 EVERY = 600.0  #: seconds between two lines of one reason and address

@@ -209,6 +209,11 @@ def _waits(opened: Opened | None, epoch: str, now: float) -> bool:
     return opened is None or opened.epoch != epoch or 0 < opened.since + WAIT - now <= WAIT
 
 
+def opening(view: View, now: float) -> bool:
+    """Tell whether nodes still have time to say what they have; never for good: what cannot be read says nothing of that."""
+    return keys.OPENED not in view.unreadable and _waits(view.get(keys.OPENED), view.epoch, now)
+
+
 def withheld(view: View, now: float, get: Callable[[str], Any] | None = None) -> str:
     """Say why no /64 is given that no node says it has; "": they are given. ``get``: reads what is to be written, too."""
     if _waits((get or view.get)(keys.OPENED), view.epoch, now):

@@ -9,13 +9,14 @@ from netregistry.model import keys
 from netregistry.model.codec import dump
 from netregistry.model.underlay import Published, RegistryId, Zone
 from netregistry.stores.base import Expect, Put
+from netregistry.zone.unheard import Unheard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from netregistry.draft import Draft
     from netregistry.model.node import Node
-    from netregistry.model.underlay import Placement
+    from netregistry.model.underlay import Confirmed, Placement
     from netregistry.view import View
 
 LONGEST_ID = 16  #: characters
@@ -29,6 +30,21 @@ def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
     place = f"names/{zone}/"
     found = {key.removeprefix(place): name for key, name in view.all("names").items() if key.startswith(place)}
     return {key: name.address for key, name in found.items() if virtual or _is_real(view, name.node)}
+
+
+def unheard(view: View, changed: Iterable[str]) -> Unheard:
+    """Give which names may be changed at name servers as long as nodes have time to say what they have.
+
+    ``changed``: names that steps of this epoch have changed. An endpoint that a node says it has, and of whose guest it is still to say
+    that it is there, is in no placement yet.
+    """
+    prefixes, pending = set[str](), set[str]()
+    for key, prefix in view.all("prefixes").items():
+        said: Confirmed | None = view.get(keys.confirmed(key.partition("/")[2]))
+        if said is not None and said.epoch == view.epoch:
+            prefixes.add(prefix.prefix)
+            pending.update(each.address for each in said.had)
+    return Unheard.of(changed, prefixes, pending)
 
 
 def _is_real(view: View, uuid: str) -> bool:

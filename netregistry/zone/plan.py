@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from netregistry.zone.unheard import Unheard
+
 LONGEST = 253  #: characters of a name (RFC 1035, 2.3.4: 255 octets in a message)
 LARGEST = 60_000  #: bytes of a message's changes; one over TCP has 65,535, of which its marks and signature take less than 5,000
 RECORD = 10  #: bytes of a record beside its name and its data
@@ -34,6 +36,7 @@ class Wanted(NamedTuple):
     ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
     it is the same object. ``prefix``: in which all addresses are; a mark that has this for its owner is of an older version, and ours.
     ``former``: the zone was the registry's before, and may be somebody else's by now: only what leads into the prefix is ours there.
+    ``unheard``: which names stay as they are at the server for now; None: none.
     """
 
     zone: str
@@ -44,11 +47,12 @@ class Wanted(NamedTuple):
     ttl: int
     prefix: str = ""
     former: bool = False
+    unheard: Unheard | None = None
 
     @property
     def about(self) -> Wanted:
         """Give it without names and their generation: what is refused of another one need not be of this one."""
-        return self._replace(names={}, generation=0)
+        return self._replace(names={}, generation=0, unheard=None)
 
     @property
     def mark(self) -> Mark:
@@ -110,15 +114,21 @@ class Message(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Say what is to be sent, in this order; what cannot be published; which records of others go: the latter two in one line each."""
+    """Say what is to be sent, in this order; what cannot be published, and which records of others go, in one line each.
+
+    ``held``: how many names stay otherwise than wanted.
+    """
 
     messages: tuple[Message, ...]
     refused: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    held: int = 0
 
 
 def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
     """Give what brings a server to what is wanted. ``known``: the zone there had a mark of this epoch before, in this process.
+
+    As long as names stay as they are the mark says that the zone is on its way.
 
     Raises HostRefused where the zone is somebody else's, or further than the registry.
     """
@@ -130,16 +140,23 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
     _ours(server, there, wanted, known)
     if mark is None and not wanted.former:
         _nobodys(server, there, wanted, changes)
-    if not changes and mark == wanted.mark:
-        return Plan((), tuple(refused))
-    parts = list(_parts(changes)) or [()]
+    due = [each for each in changes if not _is_held(there, wanted, each)]
+    held = len(changes) - len(due)
     first = mark.part if mark is not None and mark._replace(part=0) == wanted.mark else 0
+    if not due and (mark == wanted.mark or (held and first)):
+        return Plan((), tuple(refused), held=held)
+    parts = list(_parts(due)) or [()]
     messages, before = [], mark
     for number, part in enumerate(parts, 1):
-        after = wanted.mark if number == len(parts) else wanted.mark._replace(part=first + number)
+        after = wanted.mark if number == len(parts) and not held else wanted.mark._replace(part=first + number)
         messages.append(Message(before, after, part, wanted.ttl))
         before = after
-    return Plan(tuple(messages), tuple(refused), tuple(_others(changes)))
+    return Plan(tuple(messages), tuple(refused), tuple(_others(due)), held)
+
+
+def _is_held(there: There, wanted: Wanted, change: Change) -> bool:
+    entry = there.entries.get(change.name)
+    return wanted.unheard is not None and wanted.unheard.holds(change.name, entry.address if entry is not None else "", change.address)
 
 
 def done(entries: dict[str, Entry], message: Message) -> None:

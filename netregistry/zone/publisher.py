@@ -43,7 +43,7 @@ class Speaker(Protocol):
 class Published(NamedTuple):
     """Say that a server has a zone at a generation: whether it was read whole, how many names changed, which cannot be published.
 
-    ``others``: which records of others have gone.
+    ``others``: which records of others have gone; ``held``: how many names stay as they are for now, though they are wanted otherwise.
     """
 
     server: str
@@ -53,16 +53,21 @@ class Published(NamedTuple):
     whole: bool = False
     refused: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    held: int = 0
 
 
 class Known(NamedTuple):
-    """Remember what a server has, and until when that is believed; by which ``wanted`` it came; when to look at its mark again."""
+    """Remember what a server has, and until when that is believed; by which ``wanted`` it came; when to look at its mark again.
+
+    ``said``: what was said of it.
+    """
 
     wanted: Wanted
+    mark: Mark | None
     entries: dict[str, Entry]
     until: float
     look: float
-    refused: tuple[str, ...] = ()
+    said: Published
 
 
 class Publisher:
@@ -94,9 +99,9 @@ class Publisher:
         speaker = self._speak(server)
         try:
             if known is not None and known.wanted == wanted:
-                if speaker.marked(wanted.zone) == wanted.mark:  # where that fails it is asked again
+                if speaker.marked(wanted.zone) == known.mark:  # where that fails it is asked again
                     self._known[server, wanted.zone] = known._replace(look=self._now() + LOOK)
-                    return Published(server, wanted.zone, wanted.generation, refused=known.refused)
+                    return known.said._replace(changed=0, others=())
                 known = None
             self._known.pop((server, wanted.zone), None)
             whole = known is None
@@ -105,7 +110,7 @@ class Publisher:
                     there, until = speaker.read(wanted.zone), self._now() + READ
                     self._compare(server, wanted, there.mark)
                 else:
-                    there, until = There(known.wanted.mark, known.entries), known.until
+                    there, until = There(known.mark, known.entries), known.until
                 found = self._brought(speaker, server, there, wanted, until)
                 if found is not None:
                     return found._replace(whole=whole)
@@ -151,6 +156,9 @@ class Publisher:
             done(entries, message)
             changed += len(message.changes)
         self._met.add(met)
-        self._had[server, wanted.zone] = wanted.mark
-        self._known[server, wanted.zone] = Known(wanted, entries, until, self._now() + LOOK, plan.refused)
-        return Published(server, wanted.zone, wanted.generation, changed, False, plan.refused, plan.others)
+        mark = plan.messages[-1].after if plan.messages else there.mark
+        if mark is not None:
+            self._had[server, wanted.zone] = mark
+        found = Published(server, wanted.zone, wanted.generation, changed, False, plan.refused, plan.others, plan.held)
+        self._known[server, wanted.zone] = Known(wanted, mark, entries, until, self._now() + LOOK, found)
+        return found

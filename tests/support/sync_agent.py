@@ -16,6 +16,7 @@ from netagent.reconcile.keyed_pool import Key
 from netagent.sync.driver import Around, Sync
 from netagent.sync.rules import Rules
 from netcommon.lifecycle.context import Clock
+from netregistry.reach import Places
 from runtime.nic import Nic
 from tests.support.registry import NODES
 from tests.support.service import Served
@@ -28,7 +29,7 @@ RULES = Rules(pause=0.1, first=(0.2, 0.2), every=0.3, confirm=0.1)
 class Agent:
     """Give a Sync what it has of an agent: a loop, alarms and metrics; the workers' work is done in the loop, a piece at a time."""
 
-    def __init__(self, sim: Sim, path: str, rules: Rules = RULES) -> None:
+    def __init__(self, sim: Sim, path: str | Places, rules: Rules = RULES) -> None:
         self.sim, self.path, self.rules = sim, path, rules
         self.service: Served
         self.metrics = Metrics()

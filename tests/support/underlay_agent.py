@@ -9,8 +9,10 @@ from pathlib import Path
 
 from netcommon.lifecycle.underlay import hold
 from netregistry.model import keys
+from netregistry.reach import Places
 from netregistry.stores.base import Item, Put
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.zone.publisher import Publisher
 from tests.support.node_underlay import join, marked
 from tests.support.registry import NODES
 from tests.support.service import Served, served
@@ -32,7 +34,7 @@ class Place:
         self.gone: list[str] = []  #: addresses that were there, and were not any more
 
     @contextmanager
-    def served(self, items: Iterable[Item] = (), epoch: str = "first") -> Iterator[Served]:
+    def served(self, items: Iterable[Item] = (), epoch: str = "first", publisher: Publisher | None = None) -> Iterator[Served]:
         """Serve a registry. ``items``: of a copy, which is put back in another ``epoch``: what netregistry.transfer does."""
         folder = self._folder / f"service{next(self._numbers)}"
         folder.mkdir()
@@ -40,13 +42,13 @@ class Place:
         for item in items:
             if item.key != keys.LEADER and keys.kind(item.key) != "alive":
                 store.commit((), (Put(item.key, item.value),))
-        with served(folder, store=store) as service:
+        with served(folder, store=store, publisher=publisher) as service:
             yield service
 
     @contextmanager
-    def running(self, service: Served) -> Iterator[Agent]:
-        """Let the agent run."""
-        agent = self.agent = Agent(self.sim, service.path)
+    def running(self, service: Served, places: Places | None = None) -> Iterator[Agent]:
+        """Let the agent run. ``places``: where it finds the service; without, at its socket."""
+        agent = self.agent = Agent(self.sim, places or service.path)
         agent.service = service
 
         def made() -> None:

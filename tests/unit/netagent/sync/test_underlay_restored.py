@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from mockcloud.name_server import MockNameServer
 from netregistry.model import keys
 from netregistry.service import queries
 from netregistry.stores.base import Item, Put
+from netregistry.zone.publisher import Publisher
 from runtime import underlay
 from tests.support.registry import NODES
 from tests.support.service import Served
 from tests.support.sim import UUIDS, Sim, nic
 from tests.support.sync_agent import Agent, reports
-from tests.support.underlay_agent import FIRST, SECOND, SITE, Place, given, names, placed, wanted
+from tests.support.underlay_agent import FIRST, SECOND, SITE, THIRD, Place, given, names, placed, wanted
 
 OWN = "fd12:3456:789a::1"
 OLDER = tuple(each for each in queries.ABILITIES if not each.startswith("underlay"))
@@ -35,9 +38,10 @@ def has(place: Place, agent: Agent, *addresses: str) -> None:
     agent.until(lambda: place.there == [OWN, *addresses], f"the node has {OWN}, {addresses}")
 
 
-def comes(place: Place, agent: Agent, service: Served, number: int, instance: str, address: str) -> None:
-    """Let a guest start, and have its endpoint there, confirmed, with a name that leads there."""
-    wanted(service, number, instance)
+def comes(place: Place, agent: Agent, service: Served, number: int, instance: str, address: str, asked: bool = True) -> None:
+    """Let a guest start, and have its endpoint there, confirmed, with a name that leads there. ``asked``: its NIC is to be asked for."""
+    if asked:
+        wanted(service, number, instance)
     place.starts(number, instance)
     agent.until(lambda: placed(service).get(instance) == [(address, "there")], f"{instance} has {address}")
     assert names(service)[f"{instance}.console"] == address
@@ -133,6 +137,38 @@ def test_a_copy_of_before_the_underlay_takes_nothing_away(place: Place) -> None:
         agent.until(lambda: "registry-refused" not in agent.alarms.active(), "the alarm is over")
         place.in_step()
         assert place.gone == [] and given(service) == {NODES[0]: "fd12:3456:789a::/64"}
+
+
+def test_name_servers_lead_where_they_did_until_the_node_has_spoken(place: Place) -> None:
+    """A guest that has begun since the copy has its name all the time, and another one that begins then has its own at once."""
+    seen: list[dict[str, str]] = []
+    server = MockNameServer("a", lambda it: seen.append(it.names))
+
+    def publisher() -> Publisher:
+        return Publisher(("a",), lambda _name: server, time.monotonic)
+
+    with place.served(publisher=publisher()) as service:
+        begins(place, service)
+        for number in range(3):
+            wanted(service, number, f"web{number + 1}")
+        with place.running(service) as agent:
+            comes(place, agent, service, 0, "web1", FIRST, asked=False)
+            copy = tuple(service.store.list("").items)
+            comes(place, agent, service, 1, "web2", SECOND, asked=False)
+            agent.until(lambda: len(server.names) == 2, "both have their names at the name server")
+            place.in_step()
+    right = server.names
+    seen.clear()
+    with place.served(copy, "second", publisher()) as service:
+        service.until(lambda: server.mark is not None and server.mark.epoch == "second")
+        assert server.names == right, "the copy has one of them"
+        with place.running(service) as agent:
+            place.in_step()
+            agent.until(lambda: len(names(service)) == 2, "the registry has both again")
+            assert server.names == right
+            comes(place, agent, service, 2, "web3", THIRD, asked=False)
+            agent.until(lambda: len(server.names) == 3, "the next one has its name at the name server")
+    assert not [each for each in seen if not right.items() <= each.items()]
 
 
 # -- unknown there

@@ -185,7 +185,9 @@ def test_a_forgotten_node_cannot_come_back_by_its_certificate(registry: Registry
     token(registry)
     grant = registry.do("certificate.join", "", joining(), NEWCOMER)
     registry.do("node.forget", NODES[0])
-    assert reason(registry, grant) == "revoked"
+    assert reason(registry, grant) == "forgotten"
+    renewing = {"key": KEY, "serial": grant["serial"], "authority": authority}
+    assert registry.refused("certificate.renew", "", renewing, node(0))["kind"] == "certificate"
 
 
 def test_serials_grow_whatever_the_clock_does(registry: Registry, authority: str) -> None:
@@ -295,7 +297,7 @@ def test_a_forgotten_node_cannot_come_back_by_a_certificate_that_a_restored_regi
     lost |= {"authority": authority, "until": registry.time + 90 * DAY}
     assert reason(registry, lost) == ""
     registry.do("node.forget", NODES[0])
-    assert reason(registry, lost) == "revoked"
+    assert reason(registry, lost) == "forgotten"
 
 
 def test_two_authorities_count_and_the_newer_one_signs(registry: Registry, authority: str) -> None:

@@ -132,6 +132,25 @@ def test_revoked(registry: Secured) -> None:
     assert registry.counted("revoked") == 2 and [line for line in registry.lines if "is refused" in line and "revoked" in line]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_whoever_has_a_forgotten_nodes_certificate_is_told_that_and_nothing_else(registry: Secured, again: bool) -> None:
+    """Refuse each request alike, and of a node that is there again by another certificate tell nobody that it was ever forgotten."""
+    node, uuid, local = registry.join("node", NODES[0]), NODES[0], registry.local.client()
+    registry.join("node", NODES[1])
+    local.change("DELETE", f"nodes/{uuid}", match="*")
+    if again:
+        registry.join("node", uuid)
+    looks = ("", "/nodes", f"/nodes/{uuid}", f"/nodes/{NODES[1]}", "/nics", "/underlay", f"/watch?node={uuid}&incarnation={uuid}")
+    posts = (f"/nodes/{uuid}/reports", f"/nodes/{uuid}/heartbeat", "/nodes", "/certificates", "/batch")
+    for method, place in [*(("GET", each) for each in looks), *(("POST", each) for each in posts)]:
+        said = registry.say(method, f"/v1{place}", {} if method == "POST" else None, registry.shown(node))
+        reason, why = ("revoked", "revoked") if again else ("forgotten", "revoked, since the node was forgotten")
+        assert (said.status, said.body["reason"]) == (403, reason), place
+        assert said.body.keys() == {"type", "title", "status", "detail", "reason"}, "nothing else of it"
+        assert said.body["detail"].startswith(f"the certificate of node {uuid} is {why}: ") and said.headers["Connection"] == "close"
+    assert [item["node"]["uuid"] for item in local.all("nodes")] == [*([uuid] if again else []), NODES[1]]
+
+
 @pytest.mark.parametrize("reason", ["token-unknown", "token-used", "token-late", "token-other"])
 def test_tokens_that_are_refused(registry: Secured, reason: str) -> None:
     anybody, token = Shown("", registry.trusted), registry.token("node")

@@ -67,6 +67,14 @@ def revoked(registry: Secured) -> str:
     return str(caught.value)
 
 
+def forgotten(registry: Secured) -> str:
+    node = registry.join("node", NODES[0])
+    registry.local.client().change("DELETE", f"nodes/{NODES[0]}")
+    with pytest.raises(NetcommonError) as caught, registry.client(node) as client:
+        client.get("")
+    return str(caught.value)
+
+
 def joins(registry: Secured, token: joining.Token, number: int, name: str = "") -> str:
     """Join as a node does; give what it is told, "" where it is let in."""
     lib = registry.folder / f"lib-{number}-{time.monotonic_ns()}"
@@ -132,6 +140,7 @@ ROWS = {
     "self-signed": Row("self-signed", lambda found: shows(found, forged(found.folder)), ("no authority", JOIN), (TOKEN,)),
     "foreign": Row("foreign", foreign, ("no authority", JOIN), (TOKEN,)),
     "revoked": Row("revoked", revoked, ("revoked", JOIN), ("revoked", JOIN)),
+    "forgotten": Row("forgotten", forgotten, ("forgotten", JOIN), ("forgotten", JOIN)),
     "none": Row("none", lambda found: shows(found, ""), ("a certificate is needed", JOIN), ("a certificate is needed", JOIN)),
     "a token that is none": Row("token-unknown", unknown, ("no such token", TOKEN), ("no such token", TOKEN)),
     "a token used twice": Row("token-used", twice, ("has been used", TOKEN), ("has been used", TOKEN)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from netregistry.zone.mark import Mark
-from netregistry.zone.plan import LARGEST, Change, Entry, There, Wanted, done, planned
+from netregistry.zone.plan import LARGEST, Change, Entry, Plan, There, Wanted, done, planned
+from netregistry.zone.unheard import Unheard
 from runtime.errors import HostRefused
 
 ZONE = "u.example.net"
@@ -256,3 +257,43 @@ def test_done_takes_in_what_was_sent() -> None:
     for message in planned("s", found, wanted(6, {WEB: THREE}), False).messages:
         done(entries, message)
     assert entries == {WEB: Entry(THREE, 60)}
+
+
+def test_names_that_nodes_are_still_to_speak_of_stay_as_they_are() -> None:
+    """Change those alone that a step has changed, between nodes that were heard; the mark says meanwhile that it is not all."""
+    heard = Unheard.of((WEB,), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), ())
+    names = {WEB: TWO, DB: TWO}
+    held = wanted(6, names)._replace(unheard=heard)
+    made = planned("s", there(5, {WEB: ONE, DB: ONE, f"old.console.{ZONE}": ONE}), held, False)
+    (message,) = made.messages
+    assert message.changes == (Change(WEB, TWO),) and message.after.part == 1 and made.held == 2
+    again = planned("s", there(6, {WEB: TWO, DB: ONE, f"old.console.{ZONE}": ONE}, part=1), held, True)
+    assert again == Plan((), held=2), "there is nothing to be sent"
+    (last,) = planned("s", there(6, {WEB: TWO, DB: TWO}, part=1), wanted(6, names), True).messages
+    assert (last.changes, last.after.part) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stays"),
+    [
+        (ONE, TWO, False),
+        ("", TWO, False),
+        (ONE, "", False),
+        (THREE, TWO, True),
+        (ONE, THREE, True),
+        (THREE, "", True),
+        ("", THREE, True),
+        (ONE, "none", True),
+    ],
+)
+def test_both_nodes_are_heard_before_a_name_moves(before: str, after: str, stays: bool) -> None:
+    heard = Unheard.of((WEB,), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), ())
+    assert heard.holds(WEB, before, after) == stays and heard.holds(DB, before, after)
+    assert heard._replace(pending=Unheard.of((), (), (ONE,)).pending).holds(WEB, ONE, TWO)
+    assert not heard.holds(DB, THREE, THREE), "its time to live"
+
+
+def test_a_zone_of_somebody_elses_is_not_taken_while_names_are_held() -> None:
+    """Refuse it as ever: with a mark it would be ours, and emptied behind the minute."""
+    found = there(None, {WEB: "2001:db8::7"})
+    assert "holds 1 names" in refused(found, wanted(1, {})._replace(unheard=Unheard.of((), (), ())))
