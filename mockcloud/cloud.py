@@ -84,7 +84,10 @@ class MockCloud:
         self.vms = stored.Places(self.root)  #: files of instances
         self.watcher = SharedWatcher()
         # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
-        self.scheduler, self.registry = self._reach(f"{seed} {before.starts}" if before.starts else seed, before.later)
+        drawn = f"{seed} {before.starts}" if before.starts else seed
+        # it is there before the registry, which has something to say, at a time, as soon as it begins
+        self.scheduler: Scheduler = RealTime(drawn) if self.service else Scheduler(drawn, before.later)
+        self.registry = self._reach()
         self.networks = Networks(self.registry)
         self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
@@ -108,17 +111,15 @@ class MockCloud:
                 state.remove(self.root)  # what is made here later asks that registry only if it is told to
             raise
 
-    def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
-        """Give the clock, and the registry by it."""
-        if not self.service:
-            virtual = Scheduler(seed, later)
-            return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite", self.servers)
-        real = RealTime(seed)
+    def _reach(self) -> Reached:
+        """Give the registry, by the clock."""
+        if not isinstance(self.scheduler, RealTime):
+            return MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/registry.sqlite", self.servers)
         if members := members_of(self.service):
-            return real, OwnService(real, self.root, members)
+            return OwnService(self.scheduler, self.root, members)
         if self.service.startswith(HTTPS):
-            return real, RegistryElsewhere(real, self.service, self._home)
-        return real, ServedRegistry(real, self.service)
+            return RegistryElsewhere(self.scheduler, self.service, self._home)
+        return ServedRegistry(self.scheduler, self.service)
 
     @property
     def own(self) -> MockRegistry:

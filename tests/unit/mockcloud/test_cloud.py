@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mockcloud import state
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.networks import ADMINS, OUI
@@ -201,3 +202,17 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cloud.json").write_text("nothing")
     with pytest.raises(HostRefused, match=r"cloud\.json is not what"):
         MockCloud(str(tmp_path))
+
+
+@pytest.mark.parametrize("hours", [-2, 24 * 365])
+def test_a_registry_that_has_something_to_say_when_it_begins_is_heard(tmp_path: Path, hours: int) -> None:
+    """A cloud.json of another time is put back: the registry says that its clock may be wrong, and everything goes on."""
+    with opened(tmp_path) as cloud:
+        cloud.create(1)
+        cloud.start(3 * 3600.0)
+    kept = state.read(str(tmp_path))
+    state.write(str(tmp_path), kept._replace(time=kept.time + hours * 3600.0))
+    with opened(tmp_path) as cloud:
+        assert "the clock may be wrong" in "\n".join(cloud.log)
+        assert cloud.count(2).nodes == 2
+        cloud.ready([each["uuid"] for each in cloud.list()], 60.0)
