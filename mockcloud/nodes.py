@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from mockcloud import sysinfo
 from mockcloud.parameters import FLAG, NODES, SECONDS, TAGS, TEXT, TEXTS, VALUES, Task, checked
-from mockcloud.sysinfo import Sort, node_uuid
+from mockcloud.sysinfo import Sort, Sysinfo, node_uuid
 from mockcloud.underlay import checked as checked_fields
 from mockcloud.underlay import set_up
-from runtime.errors import NicInvalid
+from runtime.errors import HostRefused, NicInvalid
 from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
@@ -44,6 +44,18 @@ def uuids(cloud: MockCloud, names: Sequence[str]) -> list[str]:
         if uuid not in known:
             raise NicInvalid("NODE", name, "the UUID or hostname of a node: mockcloud list says which there are")
     return list(found)
+
+
+def whole(cloud: MockCloud, names: Sequence[str]) -> list[Sysinfo]:
+    """Give nodes, named by UUID or hostname, to which something is to be done. Raises NicInvalid; HostRefused where one is not whole."""
+    known = {each.uuid: each for each in sysinfo.look(cloud.root).nodes}
+    found = list[Sysinfo]()
+    for name in dict.fromkeys(uuids(cloud, names)):
+        if name not in known:
+            sysinfo.read(cloud.root, name)  # it says why a node is refused
+            raise HostRefused(f"node {name} was not made or not deleted to the end", "mockcloud create or mockcloud count sweeps it")
+        found.append(known[name])
+    return found
 
 
 def uuid_of(name: str) -> str:
@@ -112,7 +124,9 @@ def _network(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
 
 
 def _nictags(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    return {"nodes": cloud.tag(uuids(cloud, given["nodes"]) if given.get("nodes") else None, given.get("add", []), given.get("remove", []))}
+    wanted = [each.uuid for each in whole(cloud, given["nodes"])] if given.get("nodes") else None
+    found = cloud.tag(wanted, given.get("add", []), given.get("remove", []))
+    return {"nodes": found, "refused": list(sysinfo.look(cloud.root).refused.values())}
 
 
 SORT = {"number": NODES, "profile": TEXT, "depth": TEXT, "ganeti": TEXT, "hooked": FLAG}

@@ -187,6 +187,21 @@ def test_a_node_that_somebody_has_edited_is_named_and_the_others_go_on(run: Mock
     assert run.json("list")["refused"] == [] and not path.parent.exists()
 
 
+def test_what_names_a_node_that_somebody_has_edited_is_refused(run: Mockcloud) -> None:
+    """To strike the others alone would be no answer; where none is named, the one that is left alone is said."""
+    run("create", "3")
+    path = run.folder / "servers" / node_uuid(3) / "sysinfo.json"
+    path.write_text("{")
+    why = f"{path} is not what mockcloud has written: put it back, or delete the node"
+    for words in (("fault", "node", "mock3"), ("fault", "agent", "mock1", "mock3"), ("nictags", "mock3", "--add", "guests")):
+        assert run(*words, status=69) == f"mockcloud: {why}\n"
+    assert run.json("nictags", "--add", "guests")["refused"] == [why]
+    first, *others = [each["text"] for each in run.json("fault", "agent", "--for", "1", "--settle", "5")["outcomes"]]
+    assert first == f"left alone: {why}" and {each.split()[2] for each in others} == {"mock1", "mock2"}
+    path.unlink()
+    assert "was not made or not deleted to the end" in run("fault", "node", "mock3", status=69)
+
+
 @pytest.mark.parametrize("said", ["{", "", None], ids=["damaged", "empty", "gone"])
 def test_a_node_that_has_lost_what_it_joined_with_is_named_and_the_others_go_on(run: Mockcloud, said: str | None) -> None:
     run("create", "2")
