@@ -10,12 +10,12 @@ import os
 import shutil
 from functools import partial
 from itertools import count, islice
-from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, lost, state, stored, sysinfo
 from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
-from mockcloud.hardware import OWN, PROFILES, External, build, taken
+from mockcloud.externals import NoRoom, external
+from mockcloud.hardware import OWN, PROFILES, build
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
 from mockcloud.node import MockNode
@@ -25,8 +25,7 @@ from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
 from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid, paths_of
 from netregistry.client import Problem
-from runtime import validate
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
+from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 CLUSTER = "mock"  #: that its nodes and instances are of
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
-MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
 class Counted(NamedTuple):
@@ -141,7 +139,8 @@ class MockCloud:
         now = state.State(self._starts, self._loop.wall(), closed, self.external, self.service, self._name, self.servers)
         state.write(self.root, now._replace(**more))
 
-    def _attaches(self, external: tuple[str, ...]) -> None:
+    def attaches(self, external: tuple[str, ...]) -> None:
+        """Note in which networks every node has a NIC of its own, also nodes that are made later."""
         self._write(external=external)
         self.external = external
 
@@ -157,7 +156,7 @@ class MockCloud:
         tls = self.service.startswith(HTTPS)
         limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running, tls=tls))
 
-    def _others(self) -> None:
+    def others(self) -> None:
         """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""
         if self.service:
             self.scheduler.passes(0.0)
@@ -192,12 +191,16 @@ class MockCloud:
         with Folder.make(f"{self.root}/{SERVERS}/{made}"):
             pass
         self._join(made, hostname, paths_of(self.root, made))
-        external = tuple(External(name, self.networks.own(made, hostname, name, self.networks.named(name))) for name in self.external)
+        try:
+            attached = tuple(external(self.networks, made, hostname, name, self.networks.named(name)) for name in self.external)
+        except NoRoom:
+            self._forget(made)
+            raise
         sort = self._sort
         admin = self.networks.own(made, hostname, OWN, ADMINS)
-        found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
+        found = Sysinfo(made, number, hostname, sort.profile, admin, attached, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
-        self._others()
+        self.others()
         return found
 
     def _join(self, made: str, hostname: str, paths: Paths) -> None:
@@ -224,55 +227,7 @@ class MockCloud:
             self._forget(each)
             self.off.pop(each, None)  # a node that is made under its number later is another one
             self.registry.wire.forget(each)
-            self._others()
-
-    # -- NICs of the nodes' own
-
-    def attach(self, name: str, subnet: str = "") -> list[Sysinfo]:
-        """Give every node, those made later too, a NIC of its own in a network; one that is not there is made with ``subnet``.
-
-        Raises NicInvalid, HostRefused, Problem.
-        """
-        validate.interface(name, "NETWORK")
-        if of := taken(name):
-            raise NicInvalid("NETWORK", name, f"a name that no device has: {of}")
-        if name not in self.external and len(self.external) >= MOST_EXTERNAL:
-            raise HostRefused(f"every node has {MOST_EXTERNAL} NICs of its own already", "take another away first (--remove)")
-        if subnet:
-            validate.prefix(subnet, "--subnet", AF_INET)
-            self.network(name, {"subnet": subnet})
-        network = self.networks.named(name)
-        self._attaches((*(each for each in self.external if each != name), name))
-        return [self._attached(each, name, network) for each in sysinfo.look(self.root).nodes]
-
-    def _attached(self, one: Sysinfo, name: str, network: Mapping[str, Any]) -> Sysinfo:
-        self._others()
-        if any(each.name == name for each in one.external):
-            return one
-        made = External(name, self.networks.own(one.uuid, one.hostname, name, network))
-        found = one._replace(external=(*one.external, made))
-        sysinfo.write(self.root, found)
-        if one.uuid in self.nodes:
-            self.hypervisors[one.uuid].attach(made)
-        return found
-
-    def detach(self, name: str) -> list[Sysinfo]:
-        """Take the NICs in a network from every node; the network stays. Raises HostRefused, Problem."""
-        if name not in self.external:
-            raise HostRefused(f"no node has a NIC of its own in {escaped(name)}", f"one of {', '.join(self.external) or 'none'}")
-        nodes = [self._detached(each, name) for each in sysinfo.look(self.root).nodes]
-        self._attaches(tuple(each for each in self.external if each != name))
-        return nodes
-
-    def _detached(self, one: Sysinfo, name: str) -> Sysinfo:
-        self._others()
-        self._gone(f"nics/{own_uuid(one.uuid, name)}")
-        found = one._replace(external=tuple(each for each in one.external if each.name != name))
-        if found != one:
-            sysinfo.write(self.root, found)
-        if one.uuid in self.nodes:
-            self.hypervisors[one.uuid].detach(name)
-        return found
+            self.others()
 
     # -- networks
 
@@ -304,7 +259,7 @@ class MockCloud:
         own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
         own += [f"nics/{each}" for each in self._its_own(node)]
         for place in (*mastered, *own, f"nodes/{node}"):
-            self._gone(place)
+            self.gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
         self.vms.gone(node)
 
@@ -324,7 +279,8 @@ class MockCloud:
                 found.append(item["nic"]["uuid"])
         return found
 
-    def _gone(self, place: str) -> None:
+    def gone(self, place: str) -> None:
+        """Have something deleted from the registry, if it is there. Raises Problem."""
         try:
             self.registry.client().change("DELETE", place, force=True)
         except Problem as refused:
@@ -357,7 +313,7 @@ class MockCloud:
                 self.failed.pop(each.uuid, None)
                 try:
                     self._start(each, spread)
-                    self._others()
+                    self.others()
                 except NetcommonError as error:  # the others go on
                     self.failed[each.uuid] = f"{each.hostname}: {error}"
         self.scheduler.passes(seconds)
@@ -367,7 +323,7 @@ class MockCloud:
         sysinfo.inside(self.root, one.uuid)
         if lost.is_lost(self.root, one.uuid):  # a command was killed that let the registry forget it
             lost.lose(self.root, one.uuid)
-            self._gone(f"nodes/{one.uuid}")
+            self.gone(f"nodes/{one.uuid}")
             self._join(one.uuid, one.hostname, paths_of(self.root, one.uuid))
             lost.switch_on(self.root, one.uuid)
         self.registry.recognise(one.uuid, paths_of(self.root, one.uuid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from mockcloud import sysinfo
+from mockcloud import own_nics, sysinfo
 from mockcloud.parameters import FLAG, NODES, SECONDS, TAGS, TEXT, TEXTS, VALUES, Task, checked
 from mockcloud.sysinfo import Sort, Sysinfo, node_uuid
 from mockcloud.underlay import checked as checked_fields
@@ -72,9 +72,12 @@ def _sort(given: Mapping[str, Any]) -> Document:
 
 
 def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    if "underlay" in given:
-        set_up(cloud, checked_fields(given["underlay"]))
+    underlay = checked_fields(given["underlay"]) if "underlay" in given else None
+    if underlay is not None:
+        set_up(cloud, underlay, dry_run=True)
     made = [each.uuid for each in cloud.create(given.get("number", 1), **_sort(given))]
+    if underlay is not None:  # when nothing can be refused any more
+        set_up(cloud, underlay)
     _begin(cloud, made)
     return nodes(cloud, made)
 
@@ -115,7 +118,7 @@ def _status(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
 
 def _nics(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
     network = given["network"]
-    changed = cloud.detach(network) if given.get("remove") else cloud.attach(network, given.get("subnet", ""))
+    changed = own_nics.detach(cloud, network) if given.get("remove") else own_nics.attach(cloud, network, given.get("subnet", ""))
     return nodes(cloud, [each.uuid for each in changed])
 
 
