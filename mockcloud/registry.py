@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from mockcloud.replaced.scheduler import NodeLoop, RealTime, Scheduler
     from netregistry.client import Asker
     from netregistry.service.registry import Part
-    from netregistry.stores.base import Item
+    from netregistry.stores.base import Batch, Item
+    from netregistry.view import View
     from runtime.paths import Paths
 
 TICK = 1.0  #: seconds, as netregistry.service.serve
@@ -184,6 +185,7 @@ class MockRegistry(Reached):
         self._log = Lines(note).make()
         self._chance = Random(scheduler.chance.random())
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
+        self._ear: Part | None = None  # what that has made
         self.names: NameService | None = None  #: the name servers of an underlay's zone
         self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
         self.wire.fault = partial(tell, self._log)
@@ -205,8 +207,8 @@ class MockRegistry(Reached):
         token = lambda: f"{self._chance.getrandbits(128):032x}"  # noqa: E731 - one line
         made = Registry(self._store, "mock", self._log, limits, loop.wall, loop.now, token=token)
         self.wire.registry = made
-        if self.heard is not None:
-            made.add(self.heard(self))
+        self._ear = self.heard(self) if self.heard is not None else None
+        made.add(self)
         if made.local.view.underlay is not None or self.names is not None:
             self._publish(made)
 
@@ -239,10 +241,17 @@ class MockRegistry(Reached):
             raise RuntimeError("the registry is stopped")
         return self.wire.registry
 
-    def listen(self, make: Callable[[MockRegistry], Part]) -> None:
-        """Let what ``make`` makes hear each commit from now on, and another one those of each service that is started later."""
-        self.heard = make
-        self.registry.add(make(self))
+    def listen(self, make: Callable[[MockRegistry], Part] | None) -> None:
+        """Let what ``make`` makes hear each commit from now on, and another one those of each service that is started later; None: nobody.
+
+        Who has heard them before hears no more.
+        """
+        self.heard, self._ear = make, make(self) if make is not None else None
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Tell who listens of a commit: a service keeps for good whom it tells."""
+        if self._ear is not None:
+            self._ear.hear(view, batch)
 
     def items(self) -> Iterable[Item]:
         """Give all that is stored, as it is."""

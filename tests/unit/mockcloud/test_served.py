@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import socket
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from mockcloud.cli.serve import COMMANDS
 from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
 from mockcloud.instances import running
 from mockcloud.instances.table import TASKS
 from mockcloud.instances.tasks import Instances
@@ -184,6 +186,21 @@ def test_a_fault_strikes_a_cloud_that_is_served_and_that_goes_on(served: Served)
     assert served("POST", "/faults", {"task": "partition", "params": {"way": "answers", "for": 5, "settle": 30}})[1]["violations"] == []
     served.cloud.scheduler.passes(30.0)
     assert len(served.cloud.log) >= before and served.cloud.own.heard is None, "nobody looks any more"
+
+
+def test_faults_leave_nothing_with_the_registry(served: Served) -> None:
+    """A cloud is served for weeks, and struck as often as one likes."""
+    served("POST", "/tasks", create(node="mock1"))
+    gc.collect()
+    parts, before = len(served.cloud.own.registry._parts), _listeners()
+    for _ in range(3):
+        assert served("POST", "/faults", {"task": "partition", "params": {"for": 1, "settle": 1}})[1]["violations"] == []
+    gc.collect()
+    assert (len(served.cloud.own.registry._parts), _listeners()) == (parts, before)
+
+
+def _listeners() -> int:
+    return sum(isinstance(each, Commits) for each in gc.get_objects())
 
 
 def test_the_command_has_the_fault_strike_where_the_cloud_is_served(served: Served) -> None:
