@@ -25,7 +25,7 @@ from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
 from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid, paths_of
 from netregistry.client import Problem
-from runtime.errors import HostRefused, NetcommonError, TryAgain
+from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ class MockCloud:
         self._loop = self.scheduler.loop()
         self._keep()
         try:
-            if self.service:
-                self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
+            self._claim()
         except BaseException as error:  # it is another cloud's
             self.registry.stop()
             self.watcher.close()
@@ -118,6 +117,18 @@ class MockCloud:
         if self.service.startswith(HTTPS):
             return RegistryElsewhere(self.scheduler, self.service, self._home)
         return ServedRegistry(self.scheduler, self.service)
+
+    def _claim(self) -> None:
+        """Let a registry's service be this cloud's. Raises HostRefused where nodes have joined another one; as ``Networks.claim``."""
+        if not self.service:
+            return
+        if sysinfo.look(self.root).nodes and not any(True for _ in self.registry.client().all("networks", name=ADMINS["name"])):
+            what = f"the registry of {self.service} knows none of the nodes in {escaped(self.root)}"
+            raise HostRefused(
+                f"{what}: it is another one than they have joined",
+                "have that one served there again; if it is gone for good, remove the folder, and make another cloud",
+            )
+        self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
 
     @property
     def own(self) -> MockRegistry:
@@ -170,6 +181,7 @@ class MockCloud:
         More than this machine can hold are refused before the first is made. ``sort``: fields of mockcloud.sysinfo.Sort.
         """
         self._sort = known(self._sort._replace(**sort))
+        self._claim()  # while this one has served it there may have come another one
         self.sweep()
         tree = sysinfo.look(self.root)
         self._fits(len(tree.nodes) + number, len(tree.nodes), self._sort.depth, len(self.nodes))
