@@ -25,7 +25,7 @@ from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
 from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid, paths_of
 from netregistry.client import Problem
-from runtime.errors import HostRefused, NetcommonError, TryAgain, escaped
+from runtime.errors import FileRefused, HostRefused, NetcommonError, TryAgain, escaped
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class MockCloud:
         self.watcher = SharedWatcher()
         # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
         drawn = f"{seed} {before.starts}" if before.starts else seed
+        if before.starts:
+            try:
+                state.write(self.root, before)
+            except FileRefused:  # it cannot be noted that this process has gone on: the next one must not draw the same
+                drawn = f"{drawn} {os.urandom(8).hex()}"
         # it is there before the registry, which has something to say, at a time, as soon as it begins
         self.scheduler: Scheduler = RealTime(drawn) if self.service else Scheduler(drawn, before.later)
         self.registry = self._reach()
@@ -144,7 +149,16 @@ class MockCloud:
 
     def _keep(self) -> None:
         self._loop.after(state.KEPT, self._keep)
-        self._write()
+        self._note_time()
+
+    def _note_time(self, closed: bool = False) -> None:
+        """Write what there is to note of a cloud; where its disk is full, what was noted before stays. Raises HostRefused."""
+        try:
+            self._write(closed)
+        except FileRefused as error:
+            if not state.there(self.root):
+                raise
+            self._note("cloud", str(error))
 
     def _write(self, closed: bool = False, **more: Any) -> None:
         now = state.State(self._starts, self._loop.wall(), closed, self.external, self.service, self._name, self.servers)
@@ -190,10 +204,10 @@ class MockCloud:
 
     def count(self, number: int, **sort: Any) -> Counted:
         """Let there be so many nodes: new ones are made, or those of the highest numbers deleted. Raises HostRefused, Problem."""
-        self.sweep()
         there = sysinfo.look(self.root).nodes
         if number < len(there):
             self.delete(each.uuid for each in there[number:])
+            self.sweep()  # behind that, which makes room where the disk is full
         else:
             self.create(number - len(there), **sort)
         return self.counted()
@@ -236,6 +250,7 @@ class MockCloud:
             self.stop([each])
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
                 folder.remove(sysinfo.NAME)
+            self._empty(each)
             self._forget(each)
             self.off.pop(each, None)  # a node that is made under its number later is another one
             self.registry.wire.forget(each)
@@ -263,6 +278,17 @@ class MockCloud:
         return found
 
     # -- what is left
+
+    def _empty(self, node: str) -> None:
+        """Remove what nobody needs of a node that goes, before the registry writes that it does: the disk may be full."""
+        with os.scandir(f"{self.root}/{SERVERS}/{node}") as there:
+            for each in list(there):
+                if each.name == stored.VMS:
+                    continue
+                if each.is_dir(follow_symlinks=False):
+                    shutil.rmtree(each.path)
+                else:
+                    os.unlink(each.path)
 
     def _forget(self, node: str) -> None:
         """Do the rest of a deletion, as often as one likes."""
@@ -437,7 +463,7 @@ class MockCloud:
     def close(self) -> None:
         """End all agents and the registry; what is on disk stays."""
         self.stop(list(self.nodes))
-        self._write(closed=True)
+        self._note_time(closed=True)
         if not self.registry.stopped:
             self.registry.stop()
         self.watcher.close()

@@ -222,7 +222,10 @@ class MockRegistry(Reached):
 
     def _every(self, seconds: float, work: Callable[[], None]) -> None:
         self._loop.after(seconds, partial(self._every, seconds, work))
-        work()
+        try:
+            work()
+        except NetcommonError as error:  # the disk is full, say: it is done later, also where this is the first time
+            self._fault(error)
 
     def publish(self) -> None:
         """Have the names of the underlay published, once for all."""
