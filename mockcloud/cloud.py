@@ -20,9 +20,10 @@ from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
 from mockcloud.node import MockNode
 from mockcloud.own_service import OwnService, members_of
-from mockcloud.registry import MockRegistry, Reached, ServedRegistry
+from mockcloud.registry import MockRegistry, Reached
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
+from mockcloud.served_registry import ServedRegistry
 from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid, paths_of
 from netregistry.client import Problem
 from runtime.errors import FileRefused, HostRefused, NetcommonError, TryAgain, escaped

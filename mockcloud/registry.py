@@ -1,7 +1,4 @@
-"""Run a real registry among the simulated nodes: its core, streams and leader by the virtual clock, its store a file or memory.
-
-Or reach the service of one, which is a process of its own.
-"""
+"""Run a real registry among the simulated nodes: its core, streams and leader by the virtual clock, its store a file or memory."""
 
 from __future__ import annotations
 
@@ -13,16 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.limits import let_open
 from mockcloud.name_service import NameService
-from mockcloud.processes import done
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
 from mockcloud.replaced.transport.sockets import Sockets
 from mockcloud.sysinfo import ANOTHER
 from netagent.dispatcher import tell
-from netregistry.client import Client, Problem, served
+from netregistry.client import Problem
 from netregistry.model.history import Identity
 from netregistry.service.identity import ORIGIN
 from netregistry.service.limits import Limits
@@ -31,12 +26,12 @@ from netregistry.service.streams import PARTS
 from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
+from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from mockcloud.replaced.scheduler import NodeLoop, RealTime, Scheduler
+    from mockcloud.replaced.scheduler import NodeLoop, Scheduler
     from netregistry.client import Asker
     from netregistry.service.registry import Part
     from netregistry.stores.base import Batch, Item
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
     from runtime.paths import Paths
 
 TICK = 1.0  #: seconds, as netregistry.service.serve
-COMMANDS = 60.0  #: seconds that a command may take
 OPERATOR = Identity("operator", "root", ORIGIN)
 MEMORY = ":memory:"
 
@@ -118,58 +112,6 @@ class Reached(ABC):
             if (found := membership.read(paths)) is not None and found.uuid == uuid:
                 return
         raise HostRefused(f"{paths.lib}/{membership.NAME} does not say which node this is", ANOTHER)
-
-
-class ServedRegistry(Reached):
-    """A registry whose service listens on a UNIX socket, by the clock of this machine. Raises HostRefused where none does."""
-
-    def __init__(self, scheduler: RealTime, path: str) -> None:
-        if not served(path):
-            raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
-        self._path = path
-        self._use(scheduler, path, Client(path, "operator:root"))
-
-    def _use(self, scheduler: RealTime, path: str, operator: Client) -> None:
-        """Use a way for the nodes, and a client for the operator, which is kept open. ``path``: as Sockets."""
-        let_open()
-        self.wire, self._operator = Sockets(scheduler, path), operator
-        self._loop = scheduler.loop()
-        self._backs: list[tuple[str, ...]] = []  #: commands that bring back what others have ended
-
-    @property
-    def now(self) -> float:
-        """Seconds since the epoch, by the nodes' clock: this machine's, when somebody was last given a turn."""
-        return self._loop.wall()
-
-    def client(self, role: str = "operator", name: str = "root") -> Client:
-        """Give a client of the registry's; the operator's is kept open. Raises HostRefused."""
-        return self._operator if (role, name) == ("operator", "root") else Client(self._path, f"{role}:{name}")
-
-    def lose(self, members: int, frozen: bool, commands: Commands) -> None:
-        if not commands.lose:
-            raise HostRefused("it is not known how to end a member of the registry's etcd", "--lose COMMAND and --back COMMAND say how")
-        try:
-            done(commands.lose, COMMANDS)
-        except HostRefused:
-            with suppress(HostRefused):
-                done(commands.back, COMMANDS)  # a command that has failed may have ended the member all the same
-            raise
-        self._backs.append(commands.back)
-
-    def back(self) -> None:
-        while self._backs:
-            done(self._backs.pop(), COMMANDS)
-
-    def stop(self) -> None:
-        self._operator.close()
-
-
-def socket_of(url: str) -> str:
-    """Give the path of the UNIX socket that is named: a path, or unix:PATH. Raises NicInvalid."""
-    path = url.removeprefix("unix:")
-    if not os.path.isabs(path) or not path.isprintable():
-        raise NicInvalid("--registry", url, "the path of the socket of a service on this machine, such as /run/netregistry/socket")
-    return os.path.normpath(path)
 
 
 class MockRegistry(Reached):
