@@ -84,11 +84,6 @@ class MockCloud:
         self.watcher = SharedWatcher()
         # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
         drawn = f"{seed} {before.starts}" if before.starts else seed
-        if before.starts:
-            try:
-                state.write(self.root, before)
-            except FileRefused:  # it cannot be noted that this process has gone on: the next one must not draw the same
-                drawn = f"{drawn} {os.urandom(8).hex()}"
         # it is there before the registry, which has something to say, at a time, as soon as it begins
         self.scheduler: Scheduler = RealTime(drawn) if self.service else Scheduler(drawn, before.later)
         self.registry = self._reach()

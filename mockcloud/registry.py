@@ -129,7 +129,8 @@ class MockRegistry(Reached):
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
         self._ear: Part | None = None  # what that has made
         self.names: NameService | None = None  #: the name servers of an underlay's zone
-        self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
+        on_the_way = Random(scheduler.chance.random())
+        self.wire = Wire(on_the_way, scheduler.loop())
         self.wire.fault = partial(tell, self._log)
         self.wire.loop.failed = self._fault
         self._loop: NodeLoop = scheduler.loop()
@@ -137,6 +138,11 @@ class MockRegistry(Reached):
             self._store = SqliteStore.create(path, f"{self._chance.getrandbits(32):08x}", self._loop.now)
         else:
             self._store = SqliteStore(path, self._loop.now)
+            # where cloud.json is gone, is an older copy or could not be written, an earlier process would have drawn the same: the id of a
+            # request that it has done is no other one's. Each process has changed the registry
+            revision = self._store.list("", limit=1).revision
+            for chance in (self._chance, on_the_way, scheduler.chance):
+                chance.seed(f"{chance.random()} {revision}")
         self._serve()
 
     def _fault(self, error: Exception) -> None:

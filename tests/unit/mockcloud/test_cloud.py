@@ -216,3 +216,17 @@ def test_a_registry_that_has_something_to_say_when_it_begins_is_heard(tmp_path: 
         assert "the clock may be wrong" in "\n".join(cloud.log)
         assert cloud.count(2).nodes == 2
         cloud.ready([each["uuid"] for each in cloud.list()], 60.0)
+
+
+def test_a_cloud_whose_file_is_gone_or_an_older_copy_draws_nothing_that_was_drawn(tmp_path: Path) -> None:
+    """The id of a request that was done is no other one's: the registry would answer it with what that has come to."""
+    path = tmp_path / state.FILE
+    for number in range(3):
+        with opened(tmp_path) as cloud:
+            assert [each.number for each in cloud.create(1)] == [number + 1]
+        path.unlink()
+    with opened(tmp_path) as cloud:
+        macs = [each["mac"] for each in cloud.list()]
+        assert len({*macs}) == len(macs) == 3
+        cloud.start(20.0)
+        assert cloud.counted() == (3, 3, 3, 0)
