@@ -10,23 +10,23 @@ import os
 import shutil
 from functools import partial
 from itertools import count, islice
-from socket import AF_INET
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import limits, lost, state, stored, sysinfo
 from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
-from mockcloud.hardware import OWN, PROFILES, External, build, taken
+from mockcloud.externals import NoRoom, external
+from mockcloud.hardware import OWN, PROFILES, build
 from mockcloud.hypervisor import Hypervisor, NodeOff
 from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
 from mockcloud.node import MockNode
 from mockcloud.own_service import OwnService, members_of
-from mockcloud.registry import MockRegistry, Reached, ServedRegistry
+from mockcloud.registry import MockRegistry, Reached
 from mockcloud.replaced.scheduler import RealTime, Scheduler
 from mockcloud.replaced.watcher import SharedWatcher
+from mockcloud.served_registry import ServedRegistry
 from mockcloud.sysinfo import SERVERS, TREE, Sort, Sysinfo, hostname_of, known, node_uuid, paths_of
 from netregistry.client import Problem
-from runtime import validate
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, TryAgain, escaped
+from runtime.errors import FileRefused, HostRefused, NetcommonError, TryAgain, escaped
 from runtime.folder import Folder
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 CLUSTER = "mock"  #: that its nodes and instances are of
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
-MOST_EXTERNAL = 20  #: networks in which every node has a NIC
 
 
 class Counted(NamedTuple):
@@ -84,7 +83,10 @@ class MockCloud:
         self.vms = stored.Places(self.root)  #: files of instances
         self.watcher = SharedWatcher()
         # each process that goes on with a cloud draws anew: an epoch, a token or a moment is none of an earlier one's
-        self.scheduler, self.registry = self._reach(f"{seed} {before.starts}" if before.starts else seed, before.later)
+        drawn = f"{seed} {before.starts}" if before.starts else seed
+        # it is there before the registry, which has something to say, at a time, as soon as it begins
+        self.scheduler: Scheduler = RealTime(drawn) if self.service else Scheduler(drawn, before.later)
+        self.registry = self._reach()
         self.networks = Networks(self.registry)
         self.scheduler.hear(self.watcher.inotify.descriptor, self.watcher.pump)
         self.nodes: dict[str, MockNode] = {}  #: those whose agents run, by UUID
@@ -98,8 +100,7 @@ class MockCloud:
         self._loop = self.scheduler.loop()
         self._keep()
         try:
-            if self.service:
-                self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
+            self._claim()
         except BaseException as error:  # it is another cloud's
             self.registry.stop()
             self.watcher.close()
@@ -108,17 +109,27 @@ class MockCloud:
                 state.remove(self.root)  # what is made here later asks that registry only if it is told to
             raise
 
-    def _reach(self, seed: int | str, later: float) -> tuple[Scheduler, Reached]:
-        """Give the clock, and the registry by it."""
-        if not self.service:
-            virtual = Scheduler(seed, later)
-            return virtual, MockRegistry(virtual, partial(self._note, "registry"), f"{self.root}/registry.sqlite", self.servers)
-        real = RealTime(seed)
+    def _reach(self) -> Reached:
+        """Give the registry, by the clock."""
+        if not isinstance(self.scheduler, RealTime):
+            return MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/registry.sqlite", self.servers)
         if members := members_of(self.service):
-            return real, OwnService(real, self.root, members)
+            return OwnService(self.scheduler, self.root, members)
         if self.service.startswith(HTTPS):
-            return real, RegistryElsewhere(real, self.service, self._home)
-        return real, ServedRegistry(real, self.service)
+            return RegistryElsewhere(self.scheduler, self.service, self._home)
+        return ServedRegistry(self.scheduler, self.service)
+
+    def _claim(self) -> None:
+        """Let a registry's service be this cloud's. Raises HostRefused where nodes have joined another one; as ``Networks.claim``."""
+        if not self.service:
+            return
+        if sysinfo.look(self.root).nodes and not any(True for _ in self.registry.client().all("networks", name=ADMINS["name"])):
+            what = f"the registry of {self.service} knows none of the nodes in {escaped(self.root)}"
+            raise HostRefused(
+                f"{what}: it is another one than they have joined",
+                "have that one served there again; if it is gone for good, remove the folder, and make another cloud",
+            )
+        self.networks.claim(f"{self._name}-{os.stat(self.root).st_ino:x}")  # a copy of the folder is another cloud
 
     @property
     def own(self) -> MockRegistry:
@@ -134,13 +145,23 @@ class MockCloud:
 
     def _keep(self) -> None:
         self._loop.after(state.KEPT, self._keep)
-        self._write()
+        self._note_time()
+
+    def _note_time(self, closed: bool = False) -> None:
+        """Write what there is to note of a cloud; where its disk is full, what was noted before stays. Raises HostRefused."""
+        try:
+            self._write(closed)
+        except FileRefused as error:
+            if not state.there(self.root):
+                raise
+            self._note("cloud", str(error))
 
     def _write(self, closed: bool = False, **more: Any) -> None:
         now = state.State(self._starts, self._loop.wall(), closed, self.external, self.service, self._name, self.servers)
         state.write(self.root, now._replace(**more))
 
-    def _attaches(self, external: tuple[str, ...]) -> None:
+    def attaches(self, external: tuple[str, ...]) -> None:
+        """Note in which networks every node has a NIC of its own, also nodes that are made later."""
         self._write(external=external)
         self.external = external
 
@@ -156,7 +177,7 @@ class MockCloud:
         tls = self.service.startswith(HTTPS)
         limits.check(number, limits.room(self.root, sockets=sockets, depth=depth, there=there, running=running, tls=tls))
 
-    def _others(self) -> None:
+    def others(self) -> None:
         """Let the nodes that run have a turn, where time passes by itself: nobody is taken for gone since many are made or started."""
         if self.service:
             self.scheduler.passes(0.0)
@@ -170,6 +191,7 @@ class MockCloud:
         More than this machine can hold are refused before the first is made. ``sort``: fields of mockcloud.sysinfo.Sort.
         """
         self._sort = known(self._sort._replace(**sort))
+        self._claim()  # while this one has served it there may have come another one
         self.sweep()
         tree = sysinfo.look(self.root)
         self._fits(len(tree.nodes) + number, len(tree.nodes), self._sort.depth, len(self.nodes))
@@ -178,10 +200,10 @@ class MockCloud:
 
     def count(self, number: int, **sort: Any) -> Counted:
         """Let there be so many nodes: new ones are made, or those of the highest numbers deleted. Raises HostRefused, Problem."""
-        self.sweep()
         there = sysinfo.look(self.root).nodes
         if number < len(there):
             self.delete(each.uuid for each in there[number:])
+            self.sweep()  # behind that, which makes room where the disk is full
         else:
             self.create(number - len(there), **sort)
         return self.counted()
@@ -191,12 +213,16 @@ class MockCloud:
         with Folder.make(f"{self.root}/{SERVERS}/{made}"):
             pass
         self._join(made, hostname, paths_of(self.root, made))
-        external = tuple(External(name, self.networks.own(made, hostname, name, self.networks.named(name))) for name in self.external)
+        try:
+            attached = tuple(external(self.networks, made, hostname, name, self.networks.named(name)) for name in self.external)
+        except NoRoom:
+            self._forget(made)
+            raise
         sort = self._sort
         admin = self.networks.own(made, hostname, OWN, ADMINS)
-        found = Sysinfo(made, number, hostname, sort.profile, admin, external, sort.depth, sort.ganeti, sort.hooked)
+        found = Sysinfo(made, number, hostname, sort.profile, admin, attached, sort.depth, sort.ganeti, sort.hooked)
         sysinfo.write(self.root, found)
-        self._others()
+        self.others()
         return found
 
     def _join(self, made: str, hostname: str, paths: Paths) -> None:
@@ -220,58 +246,11 @@ class MockCloud:
             self.stop([each])
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
                 folder.remove(sysinfo.NAME)
+            self._empty(each)
             self._forget(each)
             self.off.pop(each, None)  # a node that is made under its number later is another one
             self.registry.wire.forget(each)
-            self._others()
-
-    # -- NICs of the nodes' own
-
-    def attach(self, name: str, subnet: str = "") -> list[Sysinfo]:
-        """Give every node, those made later too, a NIC of its own in a network; one that is not there is made with ``subnet``.
-
-        Raises NicInvalid, HostRefused, Problem.
-        """
-        validate.interface(name, "NETWORK")
-        if of := taken(name):
-            raise NicInvalid("NETWORK", name, f"a name that no device has: {of}")
-        if name not in self.external and len(self.external) >= MOST_EXTERNAL:
-            raise HostRefused(f"every node has {MOST_EXTERNAL} NICs of its own already", "take another away first (--remove)")
-        if subnet:
-            validate.prefix(subnet, "--subnet", AF_INET)
-            self.network(name, {"subnet": subnet})
-        network = self.networks.named(name)
-        self._attaches((*(each for each in self.external if each != name), name))
-        return [self._attached(each, name, network) for each in sysinfo.look(self.root).nodes]
-
-    def _attached(self, one: Sysinfo, name: str, network: Mapping[str, Any]) -> Sysinfo:
-        self._others()
-        if any(each.name == name for each in one.external):
-            return one
-        made = External(name, self.networks.own(one.uuid, one.hostname, name, network))
-        found = one._replace(external=(*one.external, made))
-        sysinfo.write(self.root, found)
-        if one.uuid in self.nodes:
-            self.hypervisors[one.uuid].attach(made)
-        return found
-
-    def detach(self, name: str) -> list[Sysinfo]:
-        """Take the NICs in a network from every node; the network stays. Raises HostRefused, Problem."""
-        if name not in self.external:
-            raise HostRefused(f"no node has a NIC of its own in {escaped(name)}", f"one of {', '.join(self.external) or 'none'}")
-        nodes = [self._detached(each, name) for each in sysinfo.look(self.root).nodes]
-        self._attaches(tuple(each for each in self.external if each != name))
-        return nodes
-
-    def _detached(self, one: Sysinfo, name: str) -> Sysinfo:
-        self._others()
-        self._gone(f"nics/{own_uuid(one.uuid, name)}")
-        found = one._replace(external=tuple(each for each in one.external if each.name != name))
-        if found != one:
-            sysinfo.write(self.root, found)
-        if one.uuid in self.nodes:
-            self.hypervisors[one.uuid].detach(name)
-        return found
+            self.others()
 
     # -- networks
 
@@ -296,6 +275,17 @@ class MockCloud:
 
     # -- what is left
 
+    def _empty(self, node: str) -> None:
+        """Remove what nobody needs of a node that goes, before the registry writes that it does: the disk may be full."""
+        with os.scandir(f"{self.root}/{SERVERS}/{node}") as there:
+            for each in list(there):
+                if each.name == stored.VMS:
+                    continue
+                if each.is_dir(follow_symlinks=False):
+                    shutil.rmtree(each.path)
+                else:
+                    os.unlink(each.path)
+
     def _forget(self, node: str) -> None:
         """Do the rest of a deletion, as often as one likes."""
         client = self.registry.client()
@@ -303,7 +293,7 @@ class MockCloud:
         own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
         own += [f"nics/{each}" for each in self._its_own(node)]
         for place in (*mastered, *own, f"nodes/{node}"):
-            self._gone(place)
+            self.gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
         self.vms.gone(node)
 
@@ -323,7 +313,8 @@ class MockCloud:
                 found.append(item["nic"]["uuid"])
         return found
 
-    def _gone(self, place: str) -> None:
+    def gone(self, place: str) -> None:
+        """Have something deleted from the registry, if it is there. Raises Problem."""
         try:
             self.registry.client().change("DELETE", place, force=True)
         except Problem as refused:
@@ -356,7 +347,7 @@ class MockCloud:
                 self.failed.pop(each.uuid, None)
                 try:
                     self._start(each, spread)
-                    self._others()
+                    self.others()
                 except NetcommonError as error:  # the others go on
                     self.failed[each.uuid] = f"{each.hostname}: {error}"
         self.scheduler.passes(seconds)
@@ -366,7 +357,7 @@ class MockCloud:
         sysinfo.inside(self.root, one.uuid)
         if lost.is_lost(self.root, one.uuid):  # a command was killed that let the registry forget it
             lost.lose(self.root, one.uuid)
-            self._gone(f"nodes/{one.uuid}")
+            self.gone(f"nodes/{one.uuid}")
             self._join(one.uuid, one.hostname, paths_of(self.root, one.uuid))
             lost.switch_on(self.root, one.uuid)
         self.registry.recognise(one.uuid, paths_of(self.root, one.uuid))
@@ -468,7 +459,7 @@ class MockCloud:
     def close(self) -> None:
         """End all agents and the registry; what is on disk stays."""
         self.stop(list(self.nodes))
-        self._write(closed=True)
+        self._note_time(closed=True)
         if not self.registry.stopped:
             self.registry.stop()
         self.watcher.close()

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mockcloud.registry import ServedRegistry
+from mockcloud.served_registry import ServedRegistry
 from mockcloud.sysinfo import ANOTHER
 from netregistry import credentials, joining
 from netregistry.client import Client

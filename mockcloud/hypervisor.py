@@ -17,6 +17,7 @@ from mockcloud import ganeti, stored
 from mockcloud.hardware import add
 from mockcloud.stored import Interface
 from mockcloud.sysinfo import NEW, OLD
+from mockcloud.unread import unread
 from mockcloud.variables import variables
 from netcommon.host.simulated.host import MemoryHost
 from runtime.errors import HostRefused, NetcommonError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mockcloud.hardware import External
     from mockcloud.node import MockNode
     from mockcloud.stored import Vm
+    from netcommon.host.api.facts import Link
 
 QEMU = "/usr/bin/qemu-system-x86_64"
 FIRST = 10  #: the descriptor of the first tap
@@ -231,19 +233,38 @@ class Hypervisor:
     def resume(self, vms: Iterable[Vm]) -> None:
         """Let the guests of a node be there again, with their processes and taps, as they were when another process ended.
 
+        A guest whose file somebody has edited is left alone: it has its process and its taps, and its agent goes on with them.
+
         Raises HostRefused where one has the device or the process of another: somebody has edited its file.
         """
         running = [vm for vm in vms if vm.runs]
         self._distinct(running)
+        pids = {vm.pid for vm in running}
+        others = {pid: taps for pid, taps in unread(self._root, self._folder, self._proc).items() if pid not in pids}
         for name in os.listdir(self._proc):  # of processes that the other one was in the middle of starting or ending
-            if name.isdigit():
+            if name.isdigit() and int(name) not in others:
                 self._forget_process(int(name))
         with self._node.unheard():
             for vm in running:
                 for each in vm.interfaces:
                     self._node.machine.add_tap(each.tap, vm.pid, index=each.device)
                 self._write_process(vm)
+            if others:
+                self._leave_alone(others)
             self._node.resume()
+
+    def _leave_alone(self, others: Mapping[int, Sequence[str]]) -> None:
+        """Let processes have their taps, under the indices that the records of NICs name."""
+        known = self._node.devices()
+        for pid, taps in others.items():
+            for tap in taps:
+                with self._node.inside:
+                    links = self._node.machine.view().links()
+                if all(link.name != tap for link in links):
+                    index = known.get(tap, 0)
+                    if not index or any(link.index == index for link in links):
+                        index = self._index(links)
+                    self._node.machine.add_tap(tap, pid, index=index)
 
     def _distinct(self, running: Iterable[Vm]) -> None:
         with self._node.inside:
@@ -276,12 +297,16 @@ class Hypervisor:
         """Open a tap, of the first name that is free and of an index that none had in this boot."""
         with self._node.inside:
             links = self._node.machine.view().links()
-        index = max(self.counters.device, max(link.index for link in links) + 1)
-        self._count(device=index + 1)
+        index = self._index(links)
         taken = {link.name for link in links}
         name = next(name for number in range(len(taken) + 1) if (name := f"tap{number}") not in taken)
         self._node.machine.add_tap(name, pid, index=index)
         return interface._replace(tap=name, device=index)
+
+    def _index(self, links: Iterable[Link]) -> int:
+        index = max(self.counters.device, max(link.index for link in links) + 1)
+        self._count(device=index + 1)
+        return index
 
     def _count(self, **numbers: int) -> None:
         self.counters = self.counters._replace(**numbers)

@@ -298,6 +298,16 @@ class MockNode:
             finally:
                 self._resuming = False
 
+    def devices(self) -> dict[str, int]:
+        """Give the indices of the devices of NICs that are on record in this boot, by name."""
+        with self.inside:
+            node = self._cold(self.state.settings)
+            try:
+                return {each.device: each.ifindex for each in node.store.all()[0] if each.boot == node.identity.boot}
+            finally:
+                node.store.close()
+                self.loop.behind = 0.0
+
     def resume(self) -> None:
         """Let the host be as the records of NICs say whose devices are there: the process that had it in memory is gone."""
         host = self.machine

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from mockcloud import sysinfo
+from mockcloud import own_nics, sysinfo
 from mockcloud.parameters import FLAG, NODES, SECONDS, TAGS, TEXT, TEXTS, VALUES, Task, checked
-from mockcloud.sysinfo import Sort, node_uuid
+from mockcloud.sysinfo import Sort, Sysinfo, node_uuid
 from mockcloud.underlay import checked as checked_fields
 from mockcloud.underlay import set_up
-from runtime.errors import NicInvalid
+from runtime.errors import HostRefused, NicInvalid
 from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
@@ -46,6 +46,18 @@ def uuids(cloud: MockCloud, names: Sequence[str]) -> list[str]:
     return list(found)
 
 
+def whole(cloud: MockCloud, names: Sequence[str]) -> list[Sysinfo]:
+    """Give nodes, named by UUID or hostname, to which something is to be done. Raises NicInvalid; HostRefused where one is not whole."""
+    known = {each.uuid: each for each in sysinfo.look(cloud.root).nodes}
+    found = list[Sysinfo]()
+    for name in dict.fromkeys(uuids(cloud, names)):
+        if name not in known:
+            sysinfo.read(cloud.root, name)  # it says why a node is refused
+            raise HostRefused(f"node {name} was not made or not deleted to the end", "mockcloud create or mockcloud count sweeps it")
+        found.append(known[name])
+    return found
+
+
 def uuid_of(name: str) -> str:
     """Give the UUID that a name stands for, "" for what is neither a UUID nor a hostname."""
     if is_uuid(name.lower()):
@@ -60,9 +72,12 @@ def _sort(given: Mapping[str, Any]) -> Document:
 
 
 def _create(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    if "underlay" in given:
-        set_up(cloud, checked_fields(given["underlay"]))
+    underlay = checked_fields(given["underlay"]) if "underlay" in given else None
+    if underlay is not None:
+        set_up(cloud, underlay, dry_run=True)
     made = [each.uuid for each in cloud.create(given.get("number", 1), **_sort(given))]
+    if underlay is not None:  # when nothing can be refused any more
+        set_up(cloud, underlay)
     _begin(cloud, made)
     return nodes(cloud, made)
 
@@ -103,7 +118,7 @@ def _status(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
 
 def _nics(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
     network = given["network"]
-    changed = cloud.detach(network) if given.get("remove") else cloud.attach(network, given.get("subnet", ""))
+    changed = own_nics.detach(cloud, network) if given.get("remove") else own_nics.attach(cloud, network, given.get("subnet", ""))
     return nodes(cloud, [each.uuid for each in changed])
 
 
@@ -112,7 +127,9 @@ def _network(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
 
 
 def _nictags(cloud: MockCloud, given: Mapping[str, Any]) -> Document:
-    return {"nodes": cloud.tag(uuids(cloud, given["nodes"]) if given.get("nodes") else None, given.get("add", []), given.get("remove", []))}
+    wanted = [each.uuid for each in whole(cloud, given["nodes"])] if given.get("nodes") else None
+    found = cloud.tag(wanted, given.get("add", []), given.get("remove", []))
+    return {"nodes": found, "refused": list(sysinfo.look(cloud.root).refused.values())}
 
 
 SORT = {"number": NODES, "profile": TEXT, "depth": TEXT, "ganeti": TEXT, "hooked": FLAG}

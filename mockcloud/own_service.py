@@ -13,7 +13,8 @@ from mockcloud import limits
 from mockcloud.elsewhere import HTTPS
 from mockcloud.etcd import MOST, Etcd
 from mockcloud.processes import LOG, NETCOMMON, Process, done, environment, why
-from mockcloud.registry import Commands, ServedRegistry, socket_of
+from mockcloud.registry import Commands
+from mockcloud.served_registry import ServedRegistry, socket_of
 from mockcloud.state import ETCD
 from netregistry.client import Client
 from netregistry.reach import parsed

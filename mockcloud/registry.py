@@ -1,7 +1,4 @@
-"""Run a real registry among the simulated nodes: its core, streams and leader by the virtual clock, its store a file or memory.
-
-Or reach the service of one, which is a process of its own.
-"""
+"""Run a real registry among the simulated nodes: its core, streams and leader by the virtual clock, its store a file or memory."""
 
 from __future__ import annotations
 
@@ -13,16 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.limits import let_open
 from mockcloud.name_service import NameService
-from mockcloud.processes import done
 from mockcloud.replaced.process import Lines
 from mockcloud.replaced.transport import memory
 from mockcloud.replaced.transport.memory import Wire
 from mockcloud.replaced.transport.sockets import Sockets
 from mockcloud.sysinfo import ANOTHER
 from netagent.dispatcher import tell
-from netregistry.client import Client, Problem, served
+from netregistry.client import Problem
 from netregistry.model.history import Identity
 from netregistry.service.identity import ORIGIN
 from netregistry.service.limits import Limits
@@ -31,19 +26,19 @@ from netregistry.service.streams import PARTS
 from netregistry.stores.files import bring_back
 from netregistry.stores.sqlite import SqliteStore
 from runtime import membership
-from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
+from runtime.errors import HostRefused, NetcommonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from mockcloud.replaced.scheduler import NodeLoop, RealTime, Scheduler
+    from mockcloud.replaced.scheduler import NodeLoop, Scheduler
     from netregistry.client import Asker
     from netregistry.service.registry import Part
-    from netregistry.stores.base import Item
+    from netregistry.stores.base import Batch, Item
+    from netregistry.view import View
     from runtime.paths import Paths
 
 TICK = 1.0  #: seconds, as netregistry.service.serve
-COMMANDS = 60.0  #: seconds that a command may take
 OPERATOR = Identity("operator", "root", ORIGIN)
 MEMORY = ":memory:"
 
@@ -119,58 +114,6 @@ class Reached(ABC):
         raise HostRefused(f"{paths.lib}/{membership.NAME} does not say which node this is", ANOTHER)
 
 
-class ServedRegistry(Reached):
-    """A registry whose service listens on a UNIX socket, by the clock of this machine. Raises HostRefused where none does."""
-
-    def __init__(self, scheduler: RealTime, path: str) -> None:
-        if not served(path):
-            raise HostRefused(f"no registry is served on {escaped(path)}", "netcommon registry serve serves one")
-        self._path = path
-        self._use(scheduler, path, Client(path, "operator:root"))
-
-    def _use(self, scheduler: RealTime, path: str, operator: Client) -> None:
-        """Use a way for the nodes, and a client for the operator, which is kept open. ``path``: as Sockets."""
-        let_open()
-        self.wire, self._operator = Sockets(scheduler, path), operator
-        self._loop = scheduler.loop()
-        self._backs: list[tuple[str, ...]] = []  #: commands that bring back what others have ended
-
-    @property
-    def now(self) -> float:
-        """Seconds since the epoch, by the nodes' clock: this machine's, when somebody was last given a turn."""
-        return self._loop.wall()
-
-    def client(self, role: str = "operator", name: str = "root") -> Client:
-        """Give a client of the registry's; the operator's is kept open. Raises HostRefused."""
-        return self._operator if (role, name) == ("operator", "root") else Client(self._path, f"{role}:{name}")
-
-    def lose(self, members: int, frozen: bool, commands: Commands) -> None:
-        if not commands.lose:
-            raise HostRefused("it is not known how to end a member of the registry's etcd", "--lose COMMAND and --back COMMAND say how")
-        try:
-            done(commands.lose, COMMANDS)
-        except HostRefused:
-            with suppress(HostRefused):
-                done(commands.back, COMMANDS)  # a command that has failed may have ended the member all the same
-            raise
-        self._backs.append(commands.back)
-
-    def back(self) -> None:
-        while self._backs:
-            done(self._backs.pop(), COMMANDS)
-
-    def stop(self) -> None:
-        self._operator.close()
-
-
-def socket_of(url: str) -> str:
-    """Give the path of the UNIX socket that is named: a path, or unix:PATH. Raises NicInvalid."""
-    path = url.removeprefix("unix:")
-    if not os.path.isabs(path) or not path.isprintable():
-        raise NicInvalid("--registry", url, "the path of the socket of a service on this machine, such as /run/netregistry/socket")
-    return os.path.normpath(path)
-
-
 class MockRegistry(Reached):
     """Be a registry's service. ``path``: of its file, MEMORY for none; one that is there is gone on with.
 
@@ -184,8 +127,10 @@ class MockRegistry(Reached):
         self._log = Lines(note).make()
         self._chance = Random(scheduler.chance.random())
         self.heard: Callable[[MockRegistry], Part] | None = None  #: makes what hears each commit, for each service that starts
+        self._ear: Part | None = None  # what that has made
         self.names: NameService | None = None  #: the name servers of an underlay's zone
-        self.wire = Wire(Random(scheduler.chance.random()), scheduler.loop())
+        on_the_way = Random(scheduler.chance.random())
+        self.wire = Wire(on_the_way, scheduler.loop())
         self.wire.fault = partial(tell, self._log)
         self.wire.loop.failed = self._fault
         self._loop: NodeLoop = scheduler.loop()
@@ -193,6 +138,11 @@ class MockRegistry(Reached):
             self._store = SqliteStore.create(path, f"{self._chance.getrandbits(32):08x}", self._loop.now)
         else:
             self._store = SqliteStore(path, self._loop.now)
+            # where cloud.json is gone, is an older copy or could not be written, an earlier process would have drawn the same: the id of a
+            # request that it has done is no other one's. Each process has changed the registry
+            revision = self._store.list("", limit=1).revision
+            for chance in (self._chance, on_the_way, scheduler.chance):
+                chance.seed(f"{chance.random()} {revision}")
         self._serve()
 
     def _fault(self, error: Exception) -> None:
@@ -205,8 +155,8 @@ class MockRegistry(Reached):
         token = lambda: f"{self._chance.getrandbits(128):032x}"  # noqa: E731 - one line
         made = Registry(self._store, "mock", self._log, limits, loop.wall, loop.now, token=token)
         self.wire.registry = made
-        if self.heard is not None:
-            made.add(self.heard(self))
+        self._ear = self.heard(self) if self.heard is not None else None
+        made.add(self)
         if made.local.view.underlay is not None or self.names is not None:
             self._publish(made)
 
@@ -220,7 +170,10 @@ class MockRegistry(Reached):
 
     def _every(self, seconds: float, work: Callable[[], None]) -> None:
         self._loop.after(seconds, partial(self._every, seconds, work))
-        work()
+        try:
+            work()
+        except NetcommonError as error:  # the disk is full, say: it is done later, also where this is the first time
+            self._fault(error)
 
     def publish(self) -> None:
         """Have the names of the underlay published, once for all."""
@@ -239,10 +192,17 @@ class MockRegistry(Reached):
             raise RuntimeError("the registry is stopped")
         return self.wire.registry
 
-    def listen(self, make: Callable[[MockRegistry], Part]) -> None:
-        """Let what ``make`` makes hear each commit from now on, and another one those of each service that is started later."""
-        self.heard = make
-        self.registry.add(make(self))
+    def listen(self, make: Callable[[MockRegistry], Part] | None) -> None:
+        """Let what ``make`` makes hear each commit from now on, and another one those of each service that is started later; None: nobody.
+
+        Who has heard them before hears no more.
+        """
+        self.heard, self._ear = make, make(self) if make is not None else None
+
+    def hear(self, view: View, batch: Batch | None) -> None:
+        """Tell who listens of a commit: a service keeps for good whom it tells."""
+        if self._ear is not None:
+            self._ear.hear(view, batch)
 
     def items(self) -> Iterable[Item]:
         """Give all that is stored, as it is."""

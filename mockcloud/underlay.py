@@ -35,13 +35,16 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return read_fields(Underlay, dict(given), OF_REGISTRY)
 
 
-def set_up(cloud: MockCloud, given: Mapping[str, Any]) -> dict[str, Any]:
+def set_up(cloud: MockCloud, given: Mapping[str, Any], dry_run: bool = False) -> dict[str, Any]:
     """Let the registry have an underlay; give it. The same once more changes nothing. Raises Problem, NicInvalid.
 
     ``given``: fields of OF_REGISTRY; ``servers``: how many name servers have its zone, where the registry is in this process; ``others``:
-    so many nodes have joined that are nowhere, so that few prefixes are free.
+    so many nodes have joined that are nowhere, so that few prefixes are free. ``dry_run``: what is wrong is raised, and nothing changed.
     """
     fields = {name: given[name] for name in OF_REGISTRY if name in given}
+    if dry_run:
+        rehearsed: dict[str, Any] = cloud.registry.client().change("PUT", "underlay", fields, dry_run=True).body
+        return rehearsed
     if "servers" in given and not cloud.service:
         cloud.publish(given["servers"])
     found: dict[str, Any] = cloud.registry.client().change("PUT", "underlay", fields).body

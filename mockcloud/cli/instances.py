@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mockcloud.cli.opened import cloud_option, opened
-from mockcloud.cli.output import answer
+from mockcloud.cli.output import answer, warn
 from mockcloud.instances.table import listed, outside, perform
 from mockcloud.instances.tasks import OUTSIDE
 from mockcloud.served.client import ask, connection
@@ -239,8 +239,7 @@ def _print(found: Sequence[dict[str, Any]], refused: Sequence[str], as_json: boo
             rows.append((*head, nic["index"], nic["mac"], nic["ip"], f"{nic['mode']} {nic['link']}", nic["tap"], nic["shown"]))
         rows += [] if each["nics"] else [(*head, "", "", "", "", "", "")]
     say(table(("INSTANCE", "NODE", "STATE", "NIC", "MAC", "ADDRESS", "LINK", "TAP", "SHOWN"), rows))
-    for text in refused:
-        say(f"mockcloud: {text}", err=True)
+    warn(refused)
 
 
 def _pairs(variable: str, words: Iterable[str]) -> dict[str, str]:

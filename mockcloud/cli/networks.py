@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mockcloud.cli.opened import cloud_option, done, not_empty
-from mockcloud.cli.output import answer
+from mockcloud.cli.output import answer, warn
 from netcommon.cli.output import fields, json_option, say, table
 
 #: Options that are fields of a network in the registry.
@@ -49,6 +49,7 @@ def nictags(nodes: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...
         return
     rows = [(each["hostname"], " ".join(each["provides"]), " ".join(each["missing"])) for each in found["nodes"]]
     say(table(("NODE", "PROVIDES", "MISSING"), rows))
+    warn(found["refused"])
 
 
 COMMANDS = {"network": network, "nictags": nictags}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mockcloud import limits
 from mockcloud.cli.opened import cloud_option, done, not_empty, registry_option
-from mockcloud.cli.output import answer
+from mockcloud.cli.output import answer, warn
 from mockcloud.elsewhere import HTTPS
 from mockcloud.hardware import PROFILES
 from mockcloud.own_service import members_of, named
@@ -19,9 +19,6 @@ from mockcloud.sysinfo import DEPTHS, OLD, TREE, VERSIONS, look
 from mockcloud.underlay import checked
 from netcommon.cli.output import json_option, say, table
 from runtime.errors import NicInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SECONDS = 20.0  #: until agents that have just been started are in step with their registry
 
@@ -103,7 +100,7 @@ def count(number: int | None, folder: str, registry: str, as_json: bool, **sort:
         answer("count", **found)
         return
     say(f"{found['nodes']} nodes, {found['alive']} alive by the registry")
-    _warn(found["why"])
+    warn(found["why"])
 
 
 @click.command("delete")
@@ -152,7 +149,7 @@ def status(nodes: tuple[str, ...], folder: str, seconds: float, seed: int, as_js
         (each["hostname"], "yes" if each["alive"] else "no", _nics(each["agent"]), each["agent"]["registry"]) for each in found["nodes"]
     ]
     say(table(("NODE", "ALIVE", "NICS", "REGISTRY"), rows))
-    _warn(found["refused"])
+    warn(found["refused"])
 
 
 @click.command("nics")
@@ -186,7 +183,7 @@ def _nodes(found: dict[str, Any], as_json: bool) -> None:
     said = ("hostname", "uuid", "profile", "depth", "mac", "address")
     rows = [(*(each[name] for name in said), _external(each), _yes(each)) for each in nodes]
     say(table(("NODE", "UUID", "PROFILE", "DEPTH", "MAC", "ADDRESS", "EXTERNAL", "ALIVE"), rows))
-    _warn(found["refused"])
+    warn(found["refused"])
 
 
 def _fit(number: int, folder: str, registry: str, depth: str) -> None:
@@ -209,11 +206,6 @@ def _yes(node: dict[str, Any]) -> str:
 
 def _nics(agent: dict[str, Any]) -> str:
     return ", ".join(f"{number} {state}" for state, number in sorted(agent["nics"].items())) or "0"
-
-
-def _warn(refused: Iterable[str]) -> None:
-    for each in refused:
-        say(f"mockcloud: {each}", err=True)
 
 
 def _some(variable: str, value: int, least: int) -> None:

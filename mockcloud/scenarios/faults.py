@@ -196,9 +196,10 @@ def _copy(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
 
 
 def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
+    own = cloud.own  # of a registry that is another process no copy can be made either
     if not os.path.exists(f"{cloud.root}/{BACKUP}"):
         raise HostRefused("there is no copy", "backup makes one")
-    cloud.own.again()
+    own.again()
     wanted = {each["nic"]["uuid"]: each["nic"] for each in cloud.registry.client().all("nics", belongs="instance")}
     cloud.own.restore(f"{cloud.root}/{BACKUP}")
     cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}

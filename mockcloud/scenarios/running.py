@@ -388,7 +388,7 @@ class Run:
         self._commits.end()
         self.cloud.hear = lambda _line: None
         if not self.cloud.service:
-            self.cloud.own.heard = None
+            self.cloud.own.listen(None)
 
     def result(self) -> Result:
         """Give what it came to so far. Raises Unwritten."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mockcloud.nodes import uuids
+from mockcloud import sysinfo
+from mockcloud.nodes import whole
 from mockcloud.parameters import TEXTS, fits
 from mockcloud.scenarios.faults import FAULTS
 from mockcloud.scenarios.file import LATEST, SETTLE, Step, Wrong, number, of_parameter
@@ -42,11 +43,12 @@ def struck(cloud: MockCloud, name: str, given: Mapping[str, Any]) -> dict[str, A
             found[each] = takes[each](value)
         except Wrong as wrong:
             raise NicInvalid(each, value, str(wrong)) from None
-    hostnames = {each["uuid"]: each["hostname"] for each in cloud.list()}
-    wanted = [hostnames[each] for each in uuids(cloud, found["nodes"]) if each in hostnames] if found["nodes"] else ["*"]
+    wanted = [each.hostname for each in whole(cloud, found["nodes"])] if found["nodes"] else ["*"]
+    left = [{"at": 0.0, "text": f"left alone: {text}"} for text in sysinfo.look(cloud.root).refused.values()]
     more = {each: found[each] for each in fault.takes if each in found}
     steps = [Step(name, given=more, nodes=each, lasts=found["for"]) for each in wanted]
-    return document(strike(cloud, steps, found["seed"], found["settle"]))
+    said = document(strike(cloud, steps, found["seed"], found["settle"]))
+    return {**said, "outcomes": [*left, *said["outcomes"]]}
 
 
 def document(result: Result) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import NetcommonError, TryAgain
+from runtime.errors import NetcommonError, TryAgain, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,20 +27,29 @@ class Refused(NetcommonError):
 
 
 def connection(root: str) -> socket.socket | None:
-    """Connect with the server of a cloud; None where there is none."""
+    """Connect with the server of a cloud; None where there is none. Raises TryAgain where it has no room for one more who waits."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    made.settimeout(SECONDS)
     try:
+        # the kernel's own timeout: with one of Python's the socket does not block, and connecting fails at once where there is no room
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(SECONDS))
         made.connect(f"{root}/{SOCKET}")
-        made.settimeout(None)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(0.0))
+    except BlockingIOError:
+        made.close()
+        text = f"the process that serves the mock cloud in {escaped(root)} has had no room for {SECONDS:g} s for one more who waits"
+        raise TryAgain(text, "the same may succeed later, when it has answered those who wait") from None
     except OSError:  # also where the path is too long for a socket: no server could listen there
         made.close()
         return None
     return made
 
 
+def _timeval(seconds: float) -> bytes:
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+
+
 def served(root: str) -> bool:
-    """Tell whether a process serves the cloud of a folder."""
+    """Tell whether a process serves the cloud of a folder. Raises TryAgain as ``connection``."""
     connected = connection(root)
     if connected is not None:
         connected.close()

@@ -5,9 +5,11 @@ One thread does all: a task is done whole before the next is taken. Where the re
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import time
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
@@ -25,14 +27,16 @@ from mockcloud.sysinfo import VIRTUAL
 from netagent.dispatcher import tell
 from netcommon.process.socket_file import OWNER, SocketFile
 from runtime import validate
-from runtime.errors import UNAVAILABLE, HostRefused, NetcommonError, NicInvalid, escaped
+from runtime.errors import UNAVAILABLE, USAGE, HostRefused, NetcommonError, NicInvalid, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Buffer
+
     from mockcloud.cloud import MockCloud
 
-PATIENCE = 5.0  #: seconds that a client may take for a part of its request
+PATIENCE = 5.0  #: seconds that a client may take for its request, and for the answer: nobody else is heard meanwhile
 LARGEST = 1 << 20  #: bytes of a request's body
 TICK = 0.1  #: seconds until time is let pass when nobody asks
 WAITING = 64
@@ -40,11 +44,33 @@ STATUSES = {64: 400, 75: 503}  #: exit status -> of HTTP; others are 409
 NODE = "X-Node"  #: names the node that a task is for, as the path may
 
 
+class Timely(io.RawIOBase):
+    """Read from a socket what comes within so many seconds in all. Raises TimeoutError for what comes later."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._end = connection, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError("it comes too slowly")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class Handler(BaseHTTPRequestHandler):
     """One connection, for one request."""
 
     timeout = PATIENCE
+    default_request_version = "HTTP/1.0"  # whatever is refused, its answer has a head
     server: Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(Timely(self.connection, self.timeout))
 
     def do_GET(self) -> None:
         self._answer(lambda: self.server.look(self.path))
@@ -60,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             return json.loads(self.rfile.read(int(length)))
         except OSError:
-            raise NicInvalid("body", "", f"all of it, and no part later than {PATIENCE:g} s after the one before") from None
+            raise NicInvalid("body", "", f"all of it, within {PATIENCE:g} s") from None
         except (ValueError, RecursionError):
             raise NicInvalid("body", "", "JSON") from None
 
@@ -76,12 +102,24 @@ class Handler(BaseHTTPRequestHandler):
             self.server.failed(self.path, error)
             status, kind, detail = 500, "application/problem+json", f"the mock cloud has a fault: {type(error).__name__}: {error}"
             said = {"type": "about:blank", "title": "fault", "status": status, "detail": detail, "exit": UNAVAILABLE, "advice": ""}
+        self._send(status, kind, said)
+
+    def _send(self, status: int, kind: str, said: dict[str, Any]) -> None:
+        self.connection.settimeout(self.timeout)  # what was left of it was for the request
         data = json.dumps(said).encode("ascii") + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request, or one by a method that there is not, as everything else is refused."""
+        title = HTTPStatus(code).phrase
+        detail = explain or message or title
+        said = {"type": "about:blank", "title": title, "status": code, "detail": detail, "exit": USAGE, "advice": "send GET or POST"}
+        self._send(code, "application/problem+json", said)
 
     def address_string(self) -> str:
         return "local"

@@ -127,6 +127,7 @@ class MockcloudNictags(NamedTuple):
     """Say which NIC tags nodes should provide."""
 
     nodes: tuple[NicTags, ...]
+    refused: tuple[str, ...]  #: why folders of others are left alone
 
 
 class Outcome(NamedTuple):

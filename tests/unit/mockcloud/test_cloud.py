@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mockcloud import state
 from mockcloud.cloud import MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.networks import ADMINS, OUI
@@ -201,3 +202,31 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cloud.json").write_text("nothing")
     with pytest.raises(HostRefused, match=r"cloud\.json is not what"):
         MockCloud(str(tmp_path))
+
+
+@pytest.mark.parametrize("hours", [-2, 24 * 365])
+def test_a_registry_that_has_something_to_say_when_it_begins_is_heard(tmp_path: Path, hours: int) -> None:
+    """A cloud.json of another time is put back: the registry says that its clock may be wrong, and everything goes on."""
+    with opened(tmp_path) as cloud:
+        cloud.create(1)
+        cloud.start(3 * 3600.0)
+    kept = state.read(str(tmp_path))
+    state.write(str(tmp_path), kept._replace(time=kept.time + hours * 3600.0))
+    with opened(tmp_path) as cloud:
+        assert "the clock may be wrong" in "\n".join(cloud.log)
+        assert cloud.count(2).nodes == 2
+        cloud.ready([each["uuid"] for each in cloud.list()], 60.0)
+
+
+def test_a_cloud_whose_file_is_gone_or_an_older_copy_draws_nothing_that_was_drawn(tmp_path: Path) -> None:
+    """The id of a request that was done is no other one's: the registry would answer it with what that has come to."""
+    path = tmp_path / state.FILE
+    for number in range(3):
+        with opened(tmp_path) as cloud:
+            assert [each.number for each in cloud.create(1)] == [number + 1]
+        path.unlink()
+    with opened(tmp_path) as cloud:
+        macs = [each["mac"] for each in cloud.list()]
+        assert len({*macs}) == len(macs) == 3
+        cloud.start(20.0)
+        assert cloud.counted() == (3, 3, 3, 0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mockcloud import limits, state
+from mockcloud import limits, own_nics, state
 from mockcloud.cloud import MockCloud
 from mockcloud.limits import Room
 from mockcloud.sysinfo import node_uuid
@@ -103,10 +103,10 @@ def test_agents_that_run_see_a_nic_come_and_go(tmp_path: Path) -> None:
             return [each["name"] for each in known["about"]["interfaces"]]
 
         before = interfaces()
-        cloud.attach("external", "198.18.0.0/24")
+        own_nics.attach(cloud, "external", "198.18.0.0/24")
         cloud.scheduler.passes(700.0)
         assert interfaces() == [*before, "external"] and cloud.nodes[node.uuid].host.kernel.named("external") is not None
-        cloud.detach("external")
+        own_nics.detach(cloud, "external")
         cloud.scheduler.passes(700.0)
         assert interfaces() == before
 
@@ -185,6 +185,21 @@ def test_a_node_that_somebody_has_edited_is_named_and_the_others_go_on(run: Mock
     assert run.json("count")["refused"] == 1
     run("delete", "mock1")
     assert run.json("list")["refused"] == [] and not path.parent.exists()
+
+
+def test_what_names_a_node_that_somebody_has_edited_is_refused(run: Mockcloud) -> None:
+    """To strike the others alone would be no answer; where none is named, the one that is left alone is said."""
+    run("create", "3")
+    path = run.folder / "servers" / node_uuid(3) / "sysinfo.json"
+    path.write_text("{")
+    why = f"{path} is not what mockcloud has written: put it back, or delete the node"
+    for words in (("fault", "node", "mock3"), ("fault", "agent", "mock1", "mock3"), ("nictags", "mock3", "--add", "guests")):
+        assert run(*words, status=69) == f"mockcloud: {why}\n"
+    assert run.json("nictags", "--add", "guests")["refused"] == [why]
+    first, *others = [each["text"] for each in run.json("fault", "agent", "--for", "1", "--settle", "5")["outcomes"]]
+    assert first == f"left alone: {why}" and {each.split()[2] for each in others} == {"mock1", "mock2"}
+    path.unlink()
+    assert "was not made or not deleted to the end" in run("fault", "node", "mock3", status=69)
 
 
 @pytest.mark.parametrize("said", ["{", "", None], ids=["damaged", "empty", "gone"])
@@ -326,6 +341,32 @@ def test_errors_are_said_in_json_too(run: Mockcloud) -> None:
     assert done.stderr.startswith("mockcloud: there is no mock cloud in ")
 
 
+def test_a_network_that_has_no_room_for_all_nodes_changes_nothing(run: Mockcloud) -> None:
+    run("create", "3")
+    before = run.json("list")
+    for _ in range(2):
+        said = run("nics", "ext", "--subnet", "198.21.0.0/30", status=69)
+        assert "mock3 gets no NIC of its own in ext: ext has no free IPv4 address" in said and "nothing has changed" in said
+        assert run.json("list") == before
+    (made,) = run.json("create")["nodes"]
+    assert (made["hostname"], made["external"]) == ("mock4", [])
+    run("status")
+    nodes = run.json("nics", "ext", "--subnet", "198.21.0.0/24")["nodes"]
+    assert [each["external"][0]["address"] for each in nodes] == [f"198.21.0.{number}" for number in range(1, 5)]
+
+
+def test_a_node_that_finds_no_room_in_a_network_is_refused_and_the_way_out_is_said(run: Mockcloud) -> None:
+    run("create", "2")
+    run("nics", "ext", "--subnet", "198.21.0.0/30")
+    before, way_out = run.json("list"), "mockcloud nics ext --remove takes these NICs from all nodes"
+    for words in (("create", "1"), ("count", "5"), ("create", "1", "--underlay", "fd00:1::/48")):
+        said = run(*words, status=69)
+        assert "mock3 gets no NIC of its own in ext" in said and said.endswith(f": {way_out}\n")
+        assert run.json("list") == before and len(list((run.folder / "servers").iterdir())) == 2
+    run("nics", "ext", "--remove")
+    assert names(run.json("create", "1", "--underlay", "fd00:2::/48")) == ["mock3"], "nothing that was refused has left an underlay"
+
+
 def test_external_nics_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(cloud: MockCloud) -> None:
         cloud.create(2)
@@ -338,11 +379,11 @@ def test_external_nics_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: p
         return sorted(has), sorted((*which, each["ip"]) for which, each in nics.items()), cloud.external
 
     def attach(cloud: MockCloud) -> None:
-        cloud.attach("external", "198.18.0.0/24")
+        own_nics.attach(cloud, "external", "198.18.0.0/24")
 
     def attached(cloud: MockCloud) -> None:
         prepare(cloud)
         attach(cloud)
 
     assert everywhere(tmp_path / "attach", monkeypatch, prepare, attach, picture) > 6
-    assert everywhere(tmp_path / "detach", monkeypatch, attached, lambda cloud: cloud.detach("external"), picture) >= 5
+    assert everywhere(tmp_path / "detach", monkeypatch, attached, lambda cloud: own_nics.detach(cloud, "external"), picture) >= 5

@@ -198,6 +198,35 @@ def test_a_service_is_one_clouds_alone(cloud: MockCloud, registry: Registry, tmp
         assert own.service == "" and asked.get("nodes").body["items"] == before, "a folder that was refused is bound to nothing"
 
 
+def test_another_registry_in_the_place_of_the_clouds_is_refused(registry: Registry, tmp_path: Path) -> None:
+    """It knows none of the nodes: they ask it in vain, and it would give out their addresses anew."""
+    root = str(tmp_path / "cloud")
+    made = MockCloud(root, service=str(registry.socket))
+    made.create(1)
+    noted = list[str]()
+    Faults(made, noted.append).strike("restore", [], {}, 0.0)
+    assert "is a process of its own" in noted[0] and "backup" not in noted[0]
+    registry.kill()
+    shutil.move(registry.file.parent, tmp_path / "before")
+    registry.command("init")
+    registry.start()
+    with pytest.raises(HostRefused, match="it is another one than they have joined: have that one served there again"):
+        perform(made, "create", {})
+    assert len(made.list()) == 1
+    made.close()
+    with pytest.raises(HostRefused, match="it is another one than they have joined"):
+        MockCloud(root)
+    with registry.client() as asked:
+        assert asked.get("networks").body["items"] == [], "it is claimed by nobody"
+    registry.kill()
+    shutil.rmtree(registry.file.parent)
+    shutil.move(tmp_path / "before", registry.file.parent)
+    registry.start()
+    again = MockCloud(root)
+    assert len(again.create(1)) == 1
+    again.close()
+
+
 @pytest.mark.slow
 def test_a_copy_of_a_cloud_is_another_one(cloud: MockCloud, registry: Registry, tmp_path: Path) -> None:
     """It would take the nodes of the one that it is a copy of for its own, and delete them."""

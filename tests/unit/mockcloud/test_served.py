@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from click.testing import CliRunner
 
 from mockcloud.cli.serve import COMMANDS
 from mockcloud.cloud import MockCloud
+from mockcloud.commits import Commits
 from mockcloud.instances import running
 from mockcloud.instances.table import TASKS
 from mockcloud.instances.tasks import Instances
@@ -23,7 +27,6 @@ from mockcloud.scenarios.faults import FAULTS
 from mockcloud.served import client
 from mockcloud.served.server import LARGEST, Server
 from mockcloud.sysinfo import node_uuid
-from runtime.errors import TryAgain
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 
@@ -183,6 +186,21 @@ def test_a_fault_strikes_a_cloud_that_is_served_and_that_goes_on(served: Served)
     assert served("POST", "/faults", {"task": "partition", "params": {"way": "answers", "for": 5, "settle": 30}})[1]["violations"] == []
     served.cloud.scheduler.passes(30.0)
     assert len(served.cloud.log) >= before and served.cloud.own.heard is None, "nobody looks any more"
+
+
+def test_faults_leave_nothing_with_the_registry(served: Served) -> None:
+    """A cloud is served for weeks, and struck as often as one likes."""
+    served("POST", "/tasks", create(node="mock1"))
+    gc.collect()
+    parts, before = len(served.cloud.own.registry._parts), _listeners()
+    for _ in range(3):
+        assert served("POST", "/faults", {"task": "partition", "params": {"for": 1, "settle": 1}})[1]["violations"] == []
+    gc.collect()
+    assert (len(served.cloud.own.registry._parts), _listeners()) == (parts, before)
+
+
+def _listeners() -> int:
+    return sum(isinstance(each, Commits) for each in gc.get_objects())
 
 
 def test_the_command_has_the_fault_strike_where_the_cloud_is_served(served: Served) -> None:
@@ -350,31 +368,6 @@ def test_time_passes_while_nobody_asks(served: Served) -> None:
     assert [each["alive"] for each in served.cloud.list()] == [True, True]
 
 
-def test_an_answer_is_waited_for_as_long_as_the_task_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait as long as the task takes: who gave up had it done all the same, or twice; one whose server ends is told."""
-    monkeypatch.setattr(client, "SECONDS", 0.1)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / client.SOCKET))
-        listening.listen()
-        connected = client.connection(str(tmp_path))
-        assert connected is not None and connected.gettimeout() is None
-        asking, found = listening.accept()[0], list[object]()
-
-        def ask() -> None:
-            try:
-                found.append(client.ask(connected, "GET", "/"))
-            except TryAgain as error:
-                found.append(error)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        thread.join(0.5)
-        assert found == [] and asking.recv(1 << 16).startswith(b"GET / ")
-        asking.close()
-        thread.join()
-    assert "has not answered" in str(found)
-
-
 def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120)
     with opened(folder) as cloud, pytest.raises(Exception, match="cannot listen on"):
@@ -408,3 +401,59 @@ def test_a_body_that_does_not_come_is_no_fault(served: Served, monkeypatch: pyte
     monkeypatch.setattr("mockcloud.served.server.Handler.timeout", 0.05)
     status, said = served("POST", "/tasks", raw=b"{", **{"Content-Length": "2"})
     assert (status, said["exit"], served.said) == (400, 64, []) and "all of it" in said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"PUT /nodes HTTP/1.1\r\n\r\n", 501),
+        (b"DELETE /nodes HTTP/1.1\r\n\r\n", 501),
+        (b"HEAD /nodes HTTP/1.1\r\n\r\n", 501),
+        (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 300 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nA: " + b"b" * 70000 + b"\r\n\r\n", 431),
+        (b"nonsense\0\xff\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 505),
+    ],
+    ids=["PUT", "DELETE", "HEAD", "path", "headers", "header", "nonsense", "version"],
+)
+def test_what_is_no_request_is_refused_as_a_problem_too(served: Served, request_: bytes, status: int) -> None:
+    connected = client.connection(served.cloud.root)
+    assert connected is not None
+    with connected:
+        connected.sendall(request_)
+        served.server.handle_request()
+        answer = http.client.HTTPResponse(connected, method=request_.split()[0].decode("ascii", "replace")[:4])
+        answer.begin()
+        assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
+        data = answer.read()
+    if not request_.startswith(b"HEAD"):
+        said = json.loads(data)
+        assert (said["status"], said["exit"]) == (status, 64) and said["detail"]
+
+
+def test_a_client_that_is_slow_holds_nobody_for_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is for the whole request: it may not begin anew with each part."""
+    monkeypatch.setattr("mockcloud.served.server.Handler.timeout", 0.3)
+    connected, over = client.connection(served.cloud.root), threading.Event()
+    assert connected is not None
+
+    def drip() -> None:
+        with suppress(OSError):
+            connected.sendall(b"GET / HTTP/1.0\r\n")
+            while not over.wait(0.1):
+                connected.sendall(b"X: y\r\n")
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    begun = time.monotonic()
+    serving = threading.Thread(target=served.server.handle_request)
+    serving.start()
+    serving.join(5.0)
+    held = serving.is_alive()
+    over.set()
+    thread.join()
+    connected.close()
+    serving.join()
+    assert not held and time.monotonic() - begun < 5.0
+    assert served("GET", "/nodes")[0] == 200

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mockcloud import underlay
+from mockcloud import own_nics, underlay
 from mockcloud.cloud import MockCloud
 from mockcloud.commits import Commits
 from mockcloud.instances.table import perform
@@ -238,7 +238,7 @@ def test_an_administrator_tells_a_restored_registry_all_that_it_lacks(tmp_path: 
     with opened(tmp_path / "cloud") as cloud:
         cloud.create(1)
         Faults(cloud, lambda _text: None).strike("backup", [], {}, 0.0)
-        cloud.attach("external", "198.18.0.0/15")
+        own_nics.attach(cloud, "external", "198.18.0.0/15")
         cloud.create(1)
         cloud.network("blue", {"subnet": "192.0.2.0/24", "gateway": "192.0.2.254"})
         for node in ("mock1", "mock2"):
