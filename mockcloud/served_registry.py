@@ -21,7 +21,7 @@ COMMANDS = 60.0  #: seconds that a command may take
 
 
 class ServedRegistry(Reached):
-    """A registry whose service listens on a UNIX socket, by the clock of this machine. Raises HostRefused where none does."""
+    """Reach a registry whose service listens on a UNIX socket, by the clock of this machine. Raises HostRefused where none does."""
 
     def __init__(self, scheduler: RealTime, path: str) -> None:
         if not served(path):
@@ -38,7 +38,7 @@ class ServedRegistry(Reached):
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch, by the nodes' clock: this machine's, when somebody was last given a turn."""
+        """Give seconds since the epoch by the nodes' clock: this machine's, when somebody was last given a turn."""
         return self._loop.wall()
 
     def client(self, role: str = "operator", name: str = "root") -> Client:

@@ -58,7 +58,7 @@ class Rest(NamedTuple):
 
 
 class Leader:
-    """The leader's work. ``name``: of the service, see deposed(); ``passed``: seconds by a clock that nobody sets, see Steady."""
+    """Do the leader's work. ``name``: of the service, see deposed(); ``passed``: seconds by a clock that nobody sets, see Steady."""
 
     def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name

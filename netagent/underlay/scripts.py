@@ -59,7 +59,7 @@ class EndpointScripts:
         self._timer = self._loop.at(self._pauses.failed(ENDPOINTS, longest=LONGEST), self.tell)
 
     def _run(self, worker: Worker) -> None:
-        """In a worker's thread."""
+        """Run the scripts, in a worker's thread."""
         from netcommon.lifecycle.endpoint_scripts import tell
 
         self._unwritten, problem = tell(worker.node, worker.log, self._unwritten)
