@@ -85,7 +85,7 @@ def ask(state: str, netns: int, question: str = "status", seconds: float = PATIE
                     raise HostRefused(f"the agent's answer ({path}) is larger than {LARGEST} bytes")
         except (FileNotFoundError, ConnectionRefusedError):
             raise HostRefused("no agent runs in this network namespace") from None
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):  # the latter at once, where many wait for an answer already (unix(7))
             raise TryAgain(f"the agent ({path}) does not answer") from None
         except OSError as error:
             raise HostRefused(f"the agent ({path}) cannot be asked: {error.strerror or error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -130,6 +131,13 @@ def test_an_agent_that_does_not_answer(state: str, within: Folder) -> None:
         stuck.listen(1)
         with pytest.raises(TryAgain, match="does not answer"):
             ask(state, NETNS, seconds=0.1)
+        with contextlib.ExitStack() as waiting:
+            with contextlib.suppress(BlockingIOError):
+                while True:  # until there is no room for one more who waits
+                    client = waiting.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+                    client.connect(f"{within.path}/{control.SOCKET}")
+            with pytest.raises(TryAgain, match="does not answer"):
+                ask(state, NETNS, seconds=0.1)
     within.remove(control.SOCKET)
 
 
