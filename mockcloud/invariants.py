@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.hardware import TAP
-from mockcloud.in_force import host_routes, lacking
+from mockcloud.in_force import lacking
+from mockcloud.in_routing import host_routes
 from mockcloud.left_over import Running, has_switch, left_over
 from mockcloud.wanted import settings_of, told_of, wanted_by
 from netcommon.host.api.facts import AF_INET, AF_INET6
