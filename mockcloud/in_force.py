@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mockcloud.wanted import Wanted
     from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
+    from netcommon.host.api.nftables import NftChain
     from netcommon.settings.model import Settings
 
 GUARD = "netcommon-guard-"  #: tables of spoof guards begin so
@@ -74,8 +75,7 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
     """Tell by name which options are in force in the kernel's tables, and nothing more than they say."""
     options, has = wanted.options, dict[str, bool]()
     guards = [each for each in view.nft_chains(NETDEV) if link.name == each.device and each.table.startswith(GUARD)]
-    guarded = any(each.hook == INGRESS and not each.empty for each in guards)
-    has["spoof_guard"] = guarded == options.spoof_guard
+    has["spoof_guard"] = any(each.hook == INGRESS and _works(view, each) for each in guards) == options.spoof_guard
     key = struct.pack("=I", link.index)
     profiles = {
         table.name.removeprefix(FIREWALL).partition("-")[0]
@@ -97,6 +97,14 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
         has["rate_in"] = (shaper.rate if shaper is not None else 0) == options.rate_in
         has["rate_out"] = {each.rate for each in view.filters(link.index) if not each.egress and each.rate} == {options.rate_out} - {0}
     return has
+
+
+def _works(view: View, chain: NftChain) -> bool:
+    """Tell whether a chain of a guard and all that are not called by the kernel itself, but by others of its table, have rules."""
+    table = view.nft_table(NETDEV, chain.table)
+    filled = {rule.chain for rule in view.nft_rules(NETDEV, chain.table)}
+    called = {each.name for each in view.nft_chains_of(NETDEV, chain.table) if each.hook < 0}
+    return table is not None and not table.dormant and filled >= {chain.name, *called}
 
 
 def _reached(services: tuple[str, ...]) -> set[tuple[str, bytes]]:
