@@ -257,16 +257,29 @@ class _Reader:
                 self._take(made, place, key, value, keys[key])
             elif key != kind:
                 self._unknown((*place, key), key, (*takes, *keys))
+        self._choosing(place, what, said)
         if kind == "task":
             for key in TASKS[what].needs:
                 if key not in said:
                     self.problems.append((place, f"{what}: expected {key} = {takes[key].__doc__ or 'a value'}"))
+            if what == "update" and said.get("fields") and "nic" not in said:
+                self.problems.append(((*place, "fields"), f"update: expected nic = {takes['nic'].__doc__}, whose fields these are"))
         else:
             self._possible(place, what, given)
         for key, field in (("for", "lasts"), ("count", "number")):
             if key in made:
                 made[field] = made.pop(key)
         return Step(what, given=given, **made)
+
+    def _choosing(self, place: Path, what: str, said: Mapping[str, Any]) -> None:
+        """Refuse what chooses among nodes or instances where nothing is to be chosen."""
+        if what in FAULTS:
+            why = "" if FAULTS[what].of_node else f"none: {what} strikes the registry, and no node"
+        else:
+            why = "" if set(str(said.get("name", ""))) & PATTERN else "a name that is a pattern, among whose instances it chooses"
+        for key in CHOOSING if why else ():
+            if key in said:
+                self.problems.append(((*place, key), f"{key} = {escaped(said[key])}: expected {why}"))
 
     def _possible(self, place: Path, fault: str, given: Mapping[str, Any]) -> None:
         """Refuse a fault that cannot strike the registry that the file says there is."""
@@ -301,6 +314,8 @@ class _Reader:
 
 NETWORK = ("subnet", "subnet6", "gateway", "gateway6")
 TABLES = ("underlay", "networks", "steps")
+CHOOSING = ("nodes", "chance", "count")  #: on which nodes, or to which instances, a step is done
+PATTERN = frozenset("*?[")  #: what makes a name a pattern (fnmatch)
 
 
 def _of_underlay(name: str, value: Any) -> Any:

@@ -123,6 +123,27 @@ def test_a_fault_that_the_registry_cannot_have_is_refused(etcd: str, fault: str,
     assert str(refused.value).startswith(f"scenario:{line}: ")
 
 
+UPDATE = 'task = "update"\nname = "web1"\n'
+
+
+@pytest.mark.parametrize(
+    ("step", "line", "says"),
+    [
+        ('fault = "slow"\nnodes = "mock1"', 3, "nodes = 'mock1': expected none: slow strikes the registry, and no node"),
+        ('fault = "registry"\nchance = 0.0', 3, "chance = '0.0': expected none: registry strikes the registry"),
+        ('fault = "copies"\nfor = 1\ncount = 2', 4, "count = '2': expected none: copies strikes the registry"),
+        ('task = "stop"\nname = "web1"\nchance = 0.5', 4, "chance = '0.5': expected a name that is a pattern, among whose instances"),
+        (f'{UPDATE}fields = {{ ip = "192.0.2.9" }}', 4, "update: expected nic = a whole number from 0 to 65535, whose fields these are"),
+    ],
+)
+def test_what_nobody_would_heed_is_refused(step: str, line: int, says: str) -> None:
+    """It struck all the same, or nothing was done, and the run said nothing of that."""
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(f"[[steps]]\n{step}\n")
+    assert str(refused.value).startswith(f"scenario:{line}: {says}") and len(str(refused.value).split("\n")) == 1
+    parsed(f'[[steps]]\n{UPDATE}fields = {{}}\n[[steps]]\ntask = "stop"\nname = "web*"\nchance = 0.5\nnodes = "mock1"\n')
+
+
 def test_every_mistake_is_said_at_once() -> None:
     with pytest.raises(ScenarioInvalid) as refused:
         parsed(WHOLE.replace("nodes = 4", "nodes = 0").replace("chance = 0.5", "chance = 2"))

@@ -22,7 +22,7 @@ from mockcloud.scenarios.file import Scenario, Step
 from mockcloud.scenarios.running import Result, play, strike
 from mockcloud.state import read
 from mockcloud.sysinfo import node_uuid
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, NicInvalid
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 
@@ -165,6 +165,16 @@ def test_a_copy_that_is_damaged_is_refused_and_the_registry_serves_on(tmp_path: 
         faults.strike("restore", [], {}, 1.0)
         assert "is damaged" in notes[-1] and not cloud.restored
         assert [each["node"]["name"] for each in cloud.registry.client().all("nodes")] == ["mock1"]
+
+
+def test_fields_of_an_update_that_names_no_nic_are_refused(tmp_path: Path) -> None:
+    """They were dropped without a word."""
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(1)
+        perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": [{}]})
+        with pytest.raises(NicInvalid, match="nic='': expected the index of the NIC whose fields are to be changed"):
+            perform(cloud, "update", {"name": "web1", "fields": {"link": "br1"}})
+        assert perform(cloud, "update", {"name": "web1", "nic": 0, "fields": {"link": "br1"}})["instances"][0]["nics"][0]["link"] == "br1"
 
 
 # -- for how long
