@@ -20,6 +20,7 @@ from mockcloud.instances.table import TASKS
 from mockcloud.parameters import FIELDS, FLAG, HIGHEST, NUMBER, SEVERAL, TAGS, TEXT, fits
 from mockcloud.scenarios.faults import FAULTS, Parameter, commands
 from mockcloud.scenarios.lines import Path, line_of, lines
+from mockcloud.scenarios.possible import PATTERN, of_network, of_settings, of_task
 from mockcloud.underlay import MOST_OTHERS, MOST_SERVERS, OF_REGISTRY, checked
 from netregistry.model.codec import Invalid
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
@@ -141,6 +142,7 @@ class _Reader:
         self._document = document
         self.problems: list[tuple[Path, str]] = []
         self._etcd: int | None = 0  # how many members the etcd has; None: that is wrong
+        self._nodes, self._networks = 0, list[str]()
 
     def scenario(self) -> Scenario:
         made: dict[str, Any] = {}
@@ -157,7 +159,13 @@ class _Reader:
             elif key not in TABLES:
                 self._unknown((key,), key, (*keys, *TABLES))
         self._etcd = made.get("etcd", None if "etcd" in self._document else 0)
+        if "settings" in made:
+            self.problems += ((("settings",), text) for text in of_settings(made["settings"]))
+        self._nodes = made.get("nodes", MOST_NODES if "nodes" in self._document else Scenario().nodes)
         networks = self._tables("networks", self._document.get("networks", {}))
+        for name, fields in networks.items():
+            self.problems += ((("networks", name, *place), text) for place, text in of_network(name, fields))
+        self._networks = [*networks]
         if "underlay" in self._document:
             made["underlay"] = self._underlay(self._document["underlay"])
             self._room(made["underlay"].get("prefix", ""), networks, made.get("nodes", Scenario().nodes))
@@ -262,6 +270,7 @@ class _Reader:
             for key in TASKS[what].needs:
                 if key not in said:
                     self.problems.append((place, f"{what}: expected {key} = {takes[key].__doc__ or 'a value'}"))
+            self.problems += (((*place, *where), text) for where, text in of_task(what, given, self._networks, self._nodes))
             if what == "update" and said.get("fields") and "nic" not in said:
                 self.problems.append(((*place, "fields"), f"update: expected nic = {takes['nic'].__doc__}, whose fields these are"))
         else:
@@ -315,7 +324,6 @@ class _Reader:
 NETWORK = ("subnet", "subnet6", "gateway", "gateway6")
 TABLES = ("underlay", "networks", "steps")
 CHOOSING = ("nodes", "chance", "count")  #: on which nodes, or to which instances, a step is done
-PATTERN = frozenset("*?[")  #: what makes a name a pattern (fnmatch)
 
 
 def _of_underlay(name: str, value: Any) -> Any:
