@@ -346,3 +346,17 @@ def test_external_nics_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: p
 
     assert everywhere(tmp_path / "attach", monkeypatch, prepare, attach, picture) > 6
     assert everywhere(tmp_path / "detach", monkeypatch, attached, lambda cloud: cloud.detach("external"), picture) >= 5
+
+
+@pytest.mark.parametrize(
+    ("option", "typed", "kept"),
+    [("--subnet6", "2001:DB8::/64", "2001:db8::/64"), ("--subnet6", "2001:db8:0::/64", "2001:db8::/64")],
+)
+def test_a_network_may_be_asked_for_in_any_spelling(run: Mockcloud, option: str, typed: str, kept: str) -> None:
+    """It was made, and said to be refused, each time."""
+    run("create", "1")
+    for _time in range(2):
+        assert kept in run("network", "six", option, typed)
+    refused = run("network", "six", option, "2001:db8:1::/64", status=64)
+    assert f"{option}='2001:db8:1::/64': expected that of six, which is {kept}, or none" in refused
+    assert f"{option}='nonsense': expected an IPv6 prefix" in run("network", "six", option, "nonsense", status=64)
