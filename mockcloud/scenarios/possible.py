@@ -26,8 +26,9 @@ FILE = "config.toml"
 def of_network(name: str, fields: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Say what is wrong with a network, each with its place in that."""
     made = {"uuid": network_uuid(name), "name": name}
-    wrong = list(filter(None, (_wrong({**made, **each}) for each in ({}, *({field: value} for field, value in fields.items())))))
-    for error in wrong or filter(None, [_wrong({**made, **fields}, True)]):
+    wrong = filter(None, (_wrong({**made, **each}) for each in ({}, *({field: value} for field, value in fields.items()))))
+    each_field = {error.field: error for error in wrong}
+    for error in each_field.values() or filter(None, [_wrong({**made, **fields}, True)]):
         yield (error.field,), f"{error.field} = {escaped(error.value)}: expected {error.expected}"
 
 
@@ -64,7 +65,8 @@ def of_task(task: str, given: Mapping[str, Any], networks: Collection[str], node
                 yield (*place, field), f"network = {escaped(value)}: expected a network of this file: [networks.NAME]"
     pattern = given.get("node", "*")
     if not any(fnmatchcase(hostname_of(number), pattern) or node_uuid(number) == pattern for number in range(1, nodes + 1)):
-        yield ("node",), f"node = {escaped(pattern)}: expected one of {hostname_of(1)} to {hostname_of(nodes)}, or a pattern of some"
+        there = f"one of {hostname_of(1)} to {hostname_of(nodes)}, or a pattern of some" if nodes > 1 else hostname_of(1)
+        yield ("node",), f"node = {escaped(pattern)}: expected {there}"
     name = given.get("name", "*")
     if task == "create" and not set(name) & PATTERN and (not NAME.fullmatch(name) or ".." in name):
         expected = "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends"

@@ -176,6 +176,7 @@ def test_what_its_cloud_would_refuse_is_said_with_its_line(said: str, line: int,
         parsed(said)
     told = [each for each in str(refused.value).split("\n") if each.startswith(f"scenario:{line}: ")]
     assert any(says in each for each in told), refused.value
+    assert len(told) == len({*told})
 
 
 def test_what_its_cloud_can_have_is_taken() -> None:
