@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,18 @@ def test_a_cloud_that_somebody_has_edited_is_refused(run: Mockcloud, said: str) 
     run("create")
     (run.folder / state.FILE).write_text(said)
     assert "cloud.json is not what mockcloud has written" in run("list", status=69)
+
+
+@pytest.mark.parametrize("time", ["Infinity", "-Infinity", "NaN", "1e300", "253402300800.0"])
+def test_a_cloud_with_a_time_that_no_clock_says_is_refused(run: Mockcloud, time: str) -> None:
+    """It was taken, and a later command ended with an OverflowError."""
+    run("create")
+    path = run.folder / state.FILE
+    said = path.read_text()
+    path.write_text(re.sub(r'"time": [^,]*', f'"time": {time}', said))
+    assert "cloud.json is not what mockcloud has written" in run("list", status=69)
+    path.write_text(re.sub(r'"time": [^,]*', '"time": 253402300799.0', said))
+    run("list")
 
 
 def test_a_node_that_somebody_has_edited_is_named_and_the_others_go_on(run: Mockcloud) -> None:

@@ -267,6 +267,17 @@ def test_an_administrator_tells_a_restored_registry_all_that_it_lacks(tmp_path: 
         assert [each.vm.state for each in Instances(cloud).all()[0]] == ["running", "running"]
 
 
+def test_the_network_of_all_nodes_is_made_anew_once(tmp_path: Path) -> None:
+    """One that every node has a NIC in was asked for under another UUID too, and refused."""
+    with opened(tmp_path / "cloud") as cloud:
+        Faults(cloud, lambda _text: None).strike("backup", [], {}, 0.0)
+        cloud.create(1)
+        cloud.attach("mock-admin")
+        found = strike(cloud, [Step("restore")], 1, 60.0)
+        assert found.violations == () and not [text for text in said(found) if "not done" in text], said(found)
+        assert len(list(cloud.registry.client().all("networks", name="mock-admin"))) == 1
+
+
 def test_a_hook_that_was_killed_before_the_node_crashed_is_killed_no_second_time(cloud: MockCloud) -> None:
     """Check that what is left of the fault is there after the boot: nothing, or so many requests."""
     for mock in (FIRST, SECOND):
