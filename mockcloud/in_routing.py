@@ -36,6 +36,11 @@ def host_routes(view: View) -> Iterator[Route]:
         yield from (route for route in view.routes(family) if route.type == UNICAST and route.destination.endswith(length))
 
 
+def mark_of(table: int, mask: int) -> int:
+    """Give the mark of what is looked up in a table: its number, in the row of bits of ``mask``."""
+    return table * (mask & -mask)
+
+
 def of_routing(view: View, wanted: Wanted, link: Link, nic: Mapping[str, Any], settings: Settings) -> Iterator[str]:
     """Say what is not so; of a NIC of another mode, what is there of it. ``nic``: as its guest was started with it."""
     routed = nic["mode"] == "routed"
@@ -98,7 +103,7 @@ def _of_rules(view: View, families: set[int], link: Link, table: int, settings: 
 
 def _marks(view: View, rule: Rule, link: Link, table: int) -> bool:
     """Tell whether a rule is for the mark of a table, and what comes in by a device is given that; in IPv4 ARP too."""
-    if not rule.mask or rule.iif or (rule.table, rule.mark) != (table, table * (rule.mask & -rule.mask)):
+    if not rule.mask or rule.iif or (rule.table, rule.mark) != (table, mark_of(table, rule.mask)):
         return False
     name, key = f"{MARKS}{table}-{rule.mask:x}", struct.pack("=I", link.index)
     places = {INET: PREROUTING, ARP: ARP_IN} if rule.family == AF_INET else {INET: PREROUTING}

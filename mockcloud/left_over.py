@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.in_device import MAIN, OURS, blackholes, table_of
+from mockcloud.in_routing import mark_of
 from mockcloud.wanted import OF_ADDRESSES
 from netcommon.host.api.datapath import UNICAST
 from netcommon.host.api.facts import AF_INET, AF_INET6
@@ -89,8 +90,8 @@ def _rules(view: View, nics: Sequence[Running]) -> Iterator[str]:
         for rule in view.rules(family):
             if rule.protocol == OURS and rule.iif and rule.iif not in taps:
                 yield f"a rule leads what comes in by {rule.iif}, which is nobody's, to table {rule.table}"
-            elif rule.protocol == OURS and not rule.iif and rule.table not in tables:
-                yield f"a rule leads what bears a mark to table {rule.table}, which is no NIC's"
+            elif rule.protocol == OURS and not rule.iif and (rule.table not in tables or rule.mark != mark_of(rule.table, rule.mask)):
+                yield f"a rule leads what bears the mark {rule.mark:#x} to table {rule.table}, which is no NIC's"
 
 
 def _routes(view: View, nics: Sequence[Running]) -> Iterator[str]:

@@ -120,7 +120,11 @@ EDITED: dict[str, tuple[Callable[[MemoryHost], None], str]] = {
     ),
     "rule of a mark": (
         ruled(Rule(AF_INET, 500, "", 77, mark=77, mask=255)),
-        "mock1: a rule leads what bears a mark to table 77, which is no NIC's",
+        "mock1: a rule leads what bears the mark 0x4d to table 77, which is no NIC's",
+    ),
+    "rule of another mark": (
+        ruled(Rule(AF_INET, 500, "", 100, mark=5, mask=255)),
+        "mock1: a rule leads what bears the mark 0x5 to table 100, which is no NIC's",
     ),
     "rule of a bridge's NIC": (
         ruled(Rule(AF_INET6, 500, "tap1", 100)),
