@@ -33,6 +33,7 @@ PORT = {"isolated": "isolated", "mcast_flood": "mcast_flood", "mcast_fast_leave"
 
 def of_device(view: View, wanted: Wanted, link: Link, nic: Mapping[str, Any], told: Told) -> Iterator[str]:
     """Say what is not so. ``nic``: as its guest was started with it; ``told``: what is said of its network."""
+    yield from _of_addresses(view, link, nic["mode"])
     if nic["mode"] == "routed":
         yield from _of_mac(wanted, link, nic["mac"])
         yield from _of_settings(view, wanted, link)
@@ -51,6 +52,13 @@ def table_of(view: View, name: str) -> int:
 def blackholes(view: View) -> list[Route]:
     """Give the blackholes that netcommon has made."""
     return [each for family in (AF_INET, AF_INET6) for each in view.routes(family) if (each.type, each.protocol) == (BLACKHOLE, OURS)]
+
+
+def _of_addresses(view: View, link: Link, mode: str) -> Iterator[str]:
+    """Of ours a device has an address of IPv6 alone, and that where its NIC is routed: its gateway."""
+    for each in view.addresses(link.index):
+        if each.protocol == OURS and (each.family == AF_INET or mode != "routed"):
+            yield f"its device has the address {each.address}, which is not wanted"
 
 
 # -- routed
@@ -119,10 +127,12 @@ def _of_gateway6(view: View, wanted: Wanted, link: Link, gateway: str) -> Iterat
     local = gateway.startswith(("fe8", "fe9", "fea", "feb"))
     six = AF_INET6 in wanted.addresses.families
     own = {each for each in (GATEWAY6 if wanted.options.gateway_link_local else "", gateway if local else "") if each and six}
-    has = {each.address for each in view.addresses(link.index) if each.family == AF_INET6}
-    yield from (f"its gateway {each} is no address of its device" for each in sorted(own - has))
-    if GATEWAY6 in has - own:
+    has = {each.address: each.protocol for each in view.addresses(link.index) if each.family == AF_INET6}
+    yield from (f"its gateway {each} is no address of its device" for each in sorted(own - has.keys()))
+    if GATEWAY6 in has.keys() - own:
         yield f"gateway_link_local = false is wanted, and its device has the address {GATEWAY6}"
+    more = {each for each, protocol in has.items() if protocol == OURS} - {*own, GATEWAY6}
+    yield from (f"its device has the address {each}, which is not wanted" for each in sorted(more))
     answered = {each.address for each in view.neighbours(AF_INET6, link.index) if each.protocol == OURS}
     expected = {gateway} - {*wanted.addresses.ipv6, *own, ""} if six else set[str]()
     yield from (f"nobody answers it for its gateway {each}" for each in sorted(expected - answered))

@@ -1,6 +1,7 @@
-"""Hold what is wanted of a NIC against its node: what protects and limits its guest, and leads to it.
+"""Hold what is wanted of a NIC against its node: what protects and limits its guest.
 
-It is looked for in the tables of the kernel, and in those of Open vSwitch; mockcloud.in_device and mockcloud.in_dhcp have the rest.
+It is looked for in the tables of the kernel, and in those of Open vSwitch; mockcloud.in_routing, mockcloud.in_device and mockcloud.in_dhcp
+have the rest.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from ipaddress import ip_network
 from socket import inet_pton
 from typing import TYPE_CHECKING, Any
 
-from mockcloud.in_device import blackholes, looks, of_device, table_of
+from mockcloud.in_device import looks, of_device
 from mockcloud.in_dhcp import of_dhcp
+from mockcloud.in_routing import of_routing
 from mockcloud.in_switch import of_switch
-from mockcloud.wanted import OF_ADDRESSES, OF_GUARD
-from netcommon.host.api.datapath import UNICAST
+from mockcloud.wanted import OF_GUARD
 from netcommon.host.api.facts import AF_INET, AF_INET6
-from netcommon.options.addresses import Addresses, link_local
+from netcommon.options.addresses import link_local
 from netcommon.options.shown import shown
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from mockcloud.left_over import Running
     from mockcloud.node import MockNode
     from mockcloud.wanted import Wanted
-    from netcommon.host.api.facts import Link, Route
+    from netcommon.host.api.facts import Link
     from netcommon.host.api.host import View
+    from netcommon.host.api.nftables import NftChain
     from netcommon.settings.model import Settings
 
 GUARD = "netcommon-guard-"  #: tables of spoof guards begin so
@@ -34,16 +36,9 @@ FIREWALL = "netcommon-fw-"  #: tables of profiles begin so
 ACCESS = "netcommon-access"  #: the table of node_access; that of family bridge has -bridge behind it
 INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 PROTOCOLS = {"tcp": 6, "udp": 17}
-LENGTHS = {AF_INET: "/32", AF_INET6: "/128"}  #: of a route to one host
 INPUT, FORWARD, POSTROUTING = 1, 2, 4  #: hooks of inet and bridge (linux/netfilter.h, linux/netfilter_bridge.h)
 INGRESS = 0  #: that of netdev
 DELIVERY = "netcommon-delivery"  #: the table of what bridges deliver to guarded guests, of family bridge
-
-
-def host_routes(view: View) -> Iterator[Route]:
-    """Give the routes that forward to one host. Those of a device's own link-local address, local and anycast, are the kernel's."""
-    for family, length in LENGTHS.items():
-        yield from (route for route in view.routes(family) if route.type == UNICAST and route.destination.endswith(length))
 
 
 def lacking(node: MockNode, running: Running, interface: Mapping[str, Any], settings: Settings) -> Iterator[str]:
@@ -54,11 +49,7 @@ def lacking(node: MockNode, running: Running, interface: Mapping[str, Any], sett
         return
     with node.inside:
         view = node.machine.view()
-        if not wanted.unsure & OF_ADDRESSES:
-            table = view.table(nic["link"] or "main")
-            yield from _of_routes(view, wanted.addresses if mode == "routed" else Addresses(), link, table)
-            if mode == "routed" and wanted.options.blackhole and "blackhole" not in wanted.unsure:
-                yield from _of_blackholes(view, wanted, table_of(view, nic["link"]))
+        yield from of_routing(view, wanted, link, nic, settings)
         yield from of_device(view, wanted, link, nic, told)
         yield from of_dhcp(view, wanted, link, interface, told, settings, node.paths.etc)
         port = view.ovs_port(link.name) if mode == "openvswitch" else None
@@ -69,25 +60,6 @@ def lacking(node: MockNode, running: Running, interface: Mapping[str, Any], sett
             yield from _said(wanted, _of_kernel(view, wanted, link, mode))
             if wanted.options.spoof_guard and not wanted.unsure & OF_GUARD:
                 yield from _of_guard(view, wanted, link, nic["mac"], mode)
-
-
-def _of_blackholes(view: View, wanted: Wanted, table: int) -> Iterator[str]:
-    """Behind each of a guest's routes there is one that leads nowhere: of the next metric, for the kernel takes the least."""
-    metrics = {AF_INET: 1, AF_INET6: 1025}  # of the guest's own 0, and in IPv6 the kernel's usual one
-    has = {(each.destination, each.metric) for each in blackholes(view) if each.table == table}
-    for family, metric in metrics.items():
-        for each in wanted.addresses.destinations(family):
-            if (each, metric) not in has:
-                yield f"blackhole = true is wanted, and none is behind its route of {each}"
-
-
-def _of_routes(view: View, wanted: Addresses, link: Link, table: int | None) -> Iterator[str]:
-    own = {each for family in LENGTHS for each in wanted.destinations(family)}
-    routes = (route for family in LENGTHS for route in view.routes(family) if route.type == UNICAST and route.index == link.index)
-    there = {route.destination for route in routes if route.table == table}
-    hosts = {route.destination for route in host_routes(view) if route.index == link.index}
-    yield from (f"{each} is not routed to it" for each in sorted(own - there))
-    yield from (f"{each} is routed to it, and is not its own" for each in sorted(hosts - own))
 
 
 def _said(wanted: Wanted, holds: Mapping[str, bool]) -> Iterator[str]:
@@ -103,8 +75,7 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
     """Tell by name which options are in force in the kernel's tables, and nothing more than they say."""
     options, has = wanted.options, dict[str, bool]()
     guards = [each for each in view.nft_chains(NETDEV) if link.name == each.device and each.table.startswith(GUARD)]
-    guarded = any(each.hook == INGRESS and not each.empty for each in guards)
-    has["spoof_guard"] = guarded == options.spoof_guard
+    has["spoof_guard"] = any(each.hook == INGRESS and _works(view, each) for each in guards) == options.spoof_guard
     key = struct.pack("=I", link.index)
     profiles = {
         table.name.removeprefix(FIREWALL).partition("-")[0]
@@ -126,6 +97,14 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
         has["rate_in"] = (shaper.rate if shaper is not None else 0) == options.rate_in
         has["rate_out"] = {each.rate for each in view.filters(link.index) if not each.egress and each.rate} == {options.rate_out} - {0}
     return has
+
+
+def _works(view: View, chain: NftChain) -> bool:
+    """Tell whether a chain of a guard and all that are not called by the kernel itself, but by others of its table, have rules."""
+    table = view.nft_table(NETDEV, chain.table)
+    filled = {rule.chain for rule in view.nft_rules(NETDEV, chain.table)}
+    called = {each.name for each in view.nft_chains_of(NETDEV, chain.table) if each.hook < 0}
+    return table is not None and not table.dormant and filled >= {chain.name, *called}
 
 
 def _reached(services: tuple[str, ...]) -> set[tuple[str, bytes]]:

@@ -25,6 +25,16 @@ GUARDED = 65000  #: the lowest priority of a guard's flows, which are all in tab
 PRIORITY, TABLE = re.compile(r"\bpriority=([0-9]+)", re.ASCII), re.compile(r"\btable=([0-9]+)", re.ASCII)
 KBIT = 1000  #: Open vSwitch counts what a guest sends in these
 ANYBODY = {"::", "0.0.0.0", "fe80::/10"}  # noqa: S104 - senders that each guest may be, as the guard knows them
+DROPS = " actions=drop"
+#: What is dropped unless an option lets it pass: messages of DHCP servers and routers, and queries for the members of groups.
+SIGNS = {
+    "allow_dhcp_spoofing": {"tp_src=67", "tp_dst=68", "tp_src=547", "tp_dst=546", "icmp_type=134", "icmp_type=137"},
+    "allow_mcast_router": {"icmp_type=130", "nw_dst=224.0.0.1"},
+}
+#: A guard goes step by step; what it says of one, of the next one, and of all that is at a step (docs/openvswitch.md).
+STEP, NEXT = re.compile(r"\breg13=(\w+)/0xe0000000", re.ASCII), re.compile(r"\bload:(\w+)->NXM_NX_REG13\[29\.\.31\]", re.ASCII)
+ALL = re.compile(r"priority=[0-9]+,reg13=\w+/0xe0000000 actions=.*", re.ASCII)
+STEPS = 29  #: the lowest bit that tells the step
 MAC, IPV4, IPV6 = (re.compile(rf"\b{field}=([0-9a-f:./]+)", re.ASCII) for field in ("dl_src", "nw_src", "ipv6_src"))
 
 
@@ -73,12 +83,13 @@ def _of_flows(flows: Sequence[Flow], wanted: Wanted, mac: str) -> Iterator[str]:
     if not flows:
         yield "spoof_guard = true is wanted, and no flow is there"
         return
-    dropped = " ".join(each.text for each in flows if each.text.endswith("actions=drop"))
-    for name, sign in (("allow_dhcp_spoofing", "tp_src=67"), ("allow_mcast_router", "icmp_type=130")):
-        if getattr(options, name) == (sign in dropped):
+    dropped = {word for each in flows if each.text.endswith(DROPS) for word in each.text.removesuffix(DROPS).split(",")}
+    for name, signs in SIGNS.items():
+        if signs - dropped if not getattr(options, name) else signs & dropped:
             yield f"{name} = {shown(name, getattr(options, name))} is wanted, and its flows do otherwise"
+    yield from _of_steps([each.text for each in flows], options.allow_restricted_traffic)
     anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
-    passing = [each.text for each in flows if not each.text.endswith("actions=drop")]
+    passing = [each.text for each in flows if not each.text.endswith(DROPS)]
     of_link = link_local(mac) if mac else ""
     for field, expression, own in (
         ("MAC", MAC, [mac] if mac and not options.allow_mac_spoofing else []),
@@ -88,3 +99,28 @@ def _of_flows(flows: Sequence[Flow], wanted: Wanted, mac: str) -> Iterator[str]:
         found = {one for text in passing for one in expression.findall(text)} - ANYBODY - {of_link}
         if found != {*own} - {of_link}:
             yield f"its flows know another {field}: {', '.join(sorted(found)) or 'none'}"
+
+
+def _of_steps(flows: Sequence[str], anything: bool) -> Iterator[str]:
+    """Say of which step of a guard nothing is done with what no other flow takes: the bridge's own flows would take that for checked.
+
+    It passes after the last step alone, of which there is no flow. It is dropped at the first step, where what has a strange VLAN is left
+    over, where senders are compared, and before the last step, unless all types may pass (``anything``).
+    """
+    steps: dict[int, list[str]] = {}
+    for text in flows:
+        if (found := STEP.search(text)) is not None:
+            steps.setdefault(int(found[1], 0) >> STEPS, []).append(text)
+    ends = {int(each, 0) for text in flows for each in NEXT.findall(text)} - steps.keys()
+    if len(ends) != 1 or 0 not in steps:
+        yield f"its flows go from {'the first step' if 0 in steps else 'no step'} to {len(ends)} last ones"
+    for step, texts in sorted(steps.items()):
+        rest = [text for text in texts if ALL.fullmatch(text)]
+        last = any(int(each, 0) in ends for text in texts for each in NEXT.findall(text))
+        dropped = {text.endswith(DROPS) for text in rest}
+        if not rest:
+            yield f"of its flows none takes the rest of step {step}"
+        elif False in dropped and (step == 0 or (last and not anything) or any("dl_src=" in text for text in texts)):
+            yield f"its flows let the rest of step {step} pass"
+        elif True in dropped and last and anything:
+            yield f"its flows do not let the rest of step {step} pass"

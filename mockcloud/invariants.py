@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud.hardware import TAP
-from mockcloud.in_force import host_routes, lacking
+from mockcloud.in_force import lacking
+from mockcloud.in_routing import host_routes
+from mockcloud.kept import of_networks
 from mockcloud.left_over import Running, has_switch, left_over
 from mockcloud.wanted import settings_of, told_of, wanted_by
 from netcommon.host.api.facts import AF_INET, AF_INET6
@@ -312,6 +314,8 @@ def _running(
         yield f"{label}: its record is {record}"
     elif record["incoming"]:
         yield f"{label}: its guest is here, and its record says that it is on its way"
+    elif not record["operations"] and not each.get("unset"):
+        yield f"{label}: its record says of nothing that it was done"
     runtime = json.loads((run / "conf" / f"{vm['name']}.runtime").read_text())
     if [each["uuid"] for each in runtime[1]][place : place + 1] != [nic["uuid"]] or (run / "pid" / vm["name"]).read_text().strip() != str(
         vm["pid"]
@@ -357,6 +361,12 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
     for each in client.all("reports"):
         reports.setdefault(each["report"]["nic"], []).append({**each["report"], "node": each["node"]})
     cannot = set(_cannot(cloud, wanted, reports))
+    networks = {each["network"]["uuid"]: each["network"] for each in client.all("networks")}
+    of_node: dict[str, set[str]] = {}
+    for guest in guests_of(cloud):
+        if guest.vm["state"] == "running":
+            uuids = (each["nic"]["uuid"] for _label, each in guest.nics)
+            of_node.setdefault(guest.node, set()).update(wanted[uuid]["nic"]["network"] for uuid in uuids if uuid in wanted)
     for uuid, item in wanted.items():
         said = reports.get(uuid, [])
         if uuid in commits.seen and uuid not in cloud.let_go and not said:
@@ -380,6 +390,7 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
             elif options and (has := {name: said["value"] for name, said in kept[nic]["registry"].items()}) != _values(options):
                 yield f"{item['label']}: {has or 'no option'} lies on {machine.name}'s disk, and {_values(options)} is wanted"
         yield from (f"what was wanted of NIC {nic} lies still on {machine.name}'s disk" for nic in kept if nic not in wanted)
+        yield from of_networks(machine, of_node.get(uuid, ()), networks)
 
 
 def _cannot(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.in_device import OURS, blackholes, table_of
+from mockcloud.in_device import MAIN, OURS, blackholes, table_of
+from mockcloud.in_routing import mark_of
 from mockcloud.wanted import OF_ADDRESSES
+from netcommon.host.api.datapath import UNICAST
 from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 
@@ -28,6 +30,8 @@ OF_DEVICES: tuple[tuple[int, str, tuple[str, ...]], ...] = (
     (BRIDGE, "netcommon-delivery", ()),
     (NETDEV, "netcommon-guard-", ()),
     (ARP, "netcommon-arp", ()),
+    (INET, "netcommon-mark-", ("taps",)),
+    (ARP, "netcommon-mark-", ("taps",)),
 )
 FILLED = frozenset({"sources4", "sources6"})  #: sets that rules fill: what is in them goes by time
 
@@ -51,14 +55,17 @@ def left_over(node: MockNode, nics: Sequence[Running]) -> Iterator[str]:
     with node.inside:
         view = node.machine.view()
         yield from _elements(view, {each.link.index for each in nics})
-        yield from _rules(view, {each.link.name for each in nics})
+        yield from _rules(view, nics)
         yield from _routes(view, nics)
+        yield from _blackholes(view, nics)
         yield from _neighbours(view, nics)
         yield from (
             f"Open vSwitch has the port {port.name} of NIC {port.owner}, which is nobody's"
             for port in (view.ovs_ports() if has_switch(node) else ())
             if port.owner not in {each.nic["uuid"] for each in nics}
         )
+        if has_switch(node):
+            yield from (f"Open vSwitch has a queue of NIC {each.owner} for {each.port}, and no port uses it" for each in view.ovs_shapers())
         yield from _files(view, nics)
 
 
@@ -75,14 +82,29 @@ def _elements(view: View, indices: set[int]) -> Iterator[str]:
                     yield f"the set {name} of {table.name} has the device {struct.unpack('=I', key)[0]}, which is nobody's"
 
 
-def _rules(view: View, taps: set[str]) -> Iterator[str]:
+def _rules(view: View, nics: Sequence[Running]) -> Iterator[str]:
+    """A rule for a mark is of all NICs of a table."""
+    taps = {each.link.name for each in nics}
+    tables = {table_of(view, each.nic["link"]) for each in nics if each.nic["mode"] == "routed"} - {MAIN}
     for family in (AF_INET, AF_INET6):
         for rule in view.rules(family):
             if rule.protocol == OURS and rule.iif and rule.iif not in taps:
                 yield f"a rule leads what comes in by {rule.iif}, which is nobody's, to table {rule.table}"
+            elif rule.protocol == OURS and not rule.iif and (rule.table not in tables or rule.mark != mark_of(rule.table, rule.mask)):
+                yield f"a rule leads what bears the mark {rule.mark:#x} to table {rule.table}, which is no NIC's"
 
 
 def _routes(view: View, nics: Sequence[Running]) -> Iterator[str]:
+    """Find what leads elsewhere than to NICs; at those mockcloud.in_routing looks."""
+    devices = {each.link.index for each in nics}
+    for family in (AF_INET, AF_INET6):
+        for route in view.routes(family):
+            if (route.type, route.protocol) == (UNICAST, OURS) and route.index not in devices:
+                link = view.link_at(route.index)
+                yield f"{route.destination} is routed to {link.name if link is not None else route.index}, which is no NIC's"
+
+
+def _blackholes(view: View, nics: Sequence[Running]) -> Iterator[str]:
     """A blackhole is of all NICs that have the destination in the table."""
     known = {
         (table_of(view, each.nic["link"]), destination)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mockcloud.hardware import OWN, Admin
 from mockcloud.registry import once
 from mockcloud.sysinfo import UUIDS
+from netregistry.model.codec import Invalid, read, write
 from netregistry.model.network import Network
 from runtime.errors import HostRefused, NicInvalid, escaped
 
@@ -65,7 +66,7 @@ class Networks:
             there = [client.change("POST", "networks", made).body]
         found: dict[str, Any] = there[0]
         for field, value in fields.items():
-            if found[field] != value:
+            if found[field] != _as_kept(name, field, value):
                 raise NicInvalid(f"--{field}", value, f"that of {name}, which is {found[field] or 'none'}, or none")
         return found
 
@@ -78,6 +79,14 @@ class Networks:
             self._admins = True
         nic = once(client, "nics", {**wanted, "allocate": ["mac", "ipv4"]}) or client.get(f"nics/{wanted['uuid']}").body["nic"]
         return Admin(nic["mac"], nic["ip"] or nic["addresses"][0], int(network["subnet"].rpartition("/")[2]))
+
+
+def _as_kept(name: str, field: str, value: Any) -> Any:
+    """Give a value as the registry keeps it: of an address there are many spellings. Raises NicInvalid."""
+    try:
+        return write(read(Network, {"uuid": network_uuid(name), "name": name, field: value}))[field]
+    except Invalid as error:
+        raise NicInvalid(f"--{field}", value, error.expected) from None
 
 
 def network_uuid(name: str) -> str:

@@ -17,6 +17,7 @@ ETCD = "etcd:"  #: of how many members its own is, behind that: "etcd:3"
 IN_ETCD = "registry/state"  #: how far a registry in an etcd of its own is made
 KEPT = 60.0  #: seconds of virtual time from one note of the time to the next
 LONGEST = 1 << 16  #: bytes
+LATEST = 253_402_300_800.0  #: seconds since the epoch: when dates have five digits of a year, which nothing here writes
 
 
 class State(NamedTuple):
@@ -59,7 +60,7 @@ def read(root: str) -> State:
             sorts == (int, int, float, bool)
             and texts == {str}
             and found.servers > 0
-            and found.time >= EPOCH
+            and EPOCH <= found.time < LATEST
             and set(said) == set(State._fields)
         ):
             return found

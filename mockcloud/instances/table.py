@@ -8,7 +8,7 @@ from mockcloud.instances.running import logged
 from mockcloud.instances.tasks import OUTSIDE, Instances
 from mockcloud.parameters import FIELDS, FLAG, NUMBER, SEVERAL, TAGS, TEXT, Task, checked
 from runtime import validate
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, NicInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +31,8 @@ def _deleted(instances: Instances, given: Mapping[str, Any]) -> None:
 
 
 def _updated(instances: Instances, given: Mapping[str, Any]) -> Placed:
+    if given.get("fields") and "nic" not in given:
+        raise NicInvalid("nic", "", "the index of the NIC whose fields are to be changed: it is missing")
     tags = given.get("add", []), given.get("remove", [])
     return instances.update(given["name"], given.get("nic"), given.get("fields", {}), *tags)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mockcloud.rehearsal.copied import GANETI, REGISTRY, Copy, Hardware, Place, from_lines
 from netregistry.importer.configuration import parse
-from netregistry.importer.ganeti_json import Unusable
+from netregistry.importer.ganeti_json import Unusable, text_of
 from netregistry.model.codec import Invalid, read
 from netregistry.model.network import Network
 from netregistry.model.nic import Nic
@@ -47,15 +47,17 @@ def _of_ganeti(data: bytes) -> Copy:
     master = f"ganeti:{found.cluster}"
     nodes, names = _nodes(document, found.cluster)
     places: dict[str, Place] = {}
-    by_instance = {item.get("name"): item for item in document["instances"].values()}
+    by_instance = {item.get("name"): (f"instances.{key}", item) for key, item in document["instances"].items()}
     networks = {}
     for uuid, fields in found.networks.items():
         networks[uuid] = read(Network, {**fields, "uuid": uuid, "cluster": found.cluster, "master": master}, f"networks.{uuid}")
     nics = []
     for uuid, fields in found.nics.items():
         nics.append(read(Nic, {**fields, "uuid": uuid, "cluster": found.cluster, "master": master}, f"NIC {uuid}"))
-        instance = by_instance[fields["instance"]]
-        places[uuid] = Place(names.get(instance.get("primary_node"), ""), instance.get("admin_state", "up") == "up")
+        if fields["instance"] not in by_instance:
+            raise Unusable("the configuration is not as Ganeti 3 writes it: an instance with NICs has no name")
+        where, instance = by_instance[fields["instance"]]
+        places[uuid] = Place(names.get(text_of(instance, "primary_node", where), ""), instance.get("admin_state", "up") == "up")
     return Copy(GANETI, "", networks, nodes, tuple(nics), places, problems=found.problems)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
+from mockcloud.settings_file import loaded
 from netcommon.settings import parse
 from netcommon.settings.model import Settings
 from netcommon.settings.parse import Effective, Loaded
@@ -44,17 +43,9 @@ class Given(NamedTuple):
 
 def load(file: SettingsFile | None) -> Given:
     """Read a file's settings; without one they are the defaults. Raises SettingsInvalid, which names each line."""
-    if file is None:
-        loaded = Loaded()
-    else:
-        with tempfile.TemporaryDirectory(prefix="mockcloud-") as folder:  # nobody else can write to it, whoever could to the file
-            path = f"{folder}/{os.path.basename(file.name) or 'config.toml'}"
-            with open(path, "wb") as made:
-                made.write(file.data)
-            os.chmod(path, 0o600)
-            loaded = parse.read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
-    settings = loaded.settings
-    return Given(settings._replace(extensions={}), tuple(parse.effective(loaded)), tuple(sorted(settings.extensions)))
+    read = Loaded() if file is None else loaded(file.name, file.data)
+    settings = read.settings
+    return Given(settings._replace(extensions={}), tuple(parse.effective(read)), tuple(sorted(settings.extensions)))
 
 
 def differing(before: Given, after: Given) -> list[Differs]:

@@ -20,6 +20,7 @@ from mockcloud.instances.table import TASKS
 from mockcloud.parameters import FIELDS, FLAG, HIGHEST, NUMBER, SEVERAL, TAGS, TEXT, fits
 from mockcloud.scenarios.faults import FAULTS, Parameter, commands
 from mockcloud.scenarios.lines import Path, line_of, lines
+from mockcloud.scenarios.possible import PATTERN, of_network, of_settings, of_task
 from mockcloud.underlay import MOST_OTHERS, MOST_SERVERS, OF_REGISTRY, checked
 from netregistry.model.codec import Invalid
 from runtime.errors import HostRefused, NetcommonError, NicInvalid, escaped
@@ -141,6 +142,7 @@ class _Reader:
         self._document = document
         self.problems: list[tuple[Path, str]] = []
         self._etcd: int | None = 0  # how many members the etcd has; None: that is wrong
+        self._nodes, self._networks = 0, list[str]()
 
     def scenario(self) -> Scenario:
         made: dict[str, Any] = {}
@@ -157,7 +159,13 @@ class _Reader:
             elif key not in TABLES:
                 self._unknown((key,), key, (*keys, *TABLES))
         self._etcd = made.get("etcd", None if "etcd" in self._document else 0)
+        if "settings" in made:
+            self.problems += ((("settings",), text) for text in of_settings(made["settings"]))
+        self._nodes = made.get("nodes", MOST_NODES if "nodes" in self._document else Scenario().nodes)
         networks = self._tables("networks", self._document.get("networks", {}))
+        for name, fields in networks.items():
+            self.problems += ((("networks", name, *place), text) for place, text in of_network(name, fields))
+        self._networks = [*networks]
         if "underlay" in self._document:
             made["underlay"] = self._underlay(self._document["underlay"])
             self._room(made["underlay"].get("prefix", ""), networks, made.get("nodes", Scenario().nodes))
@@ -257,16 +265,30 @@ class _Reader:
                 self._take(made, place, key, value, keys[key])
             elif key != kind:
                 self._unknown((*place, key), key, (*takes, *keys))
+        self._choosing(place, what, said)
         if kind == "task":
             for key in TASKS[what].needs:
                 if key not in said:
                     self.problems.append((place, f"{what}: expected {key} = {takes[key].__doc__ or 'a value'}"))
+            self.problems += (((*place, *where), text) for where, text in of_task(what, given, self._networks, self._nodes))
+            if what == "update" and said.get("fields") and "nic" not in said:
+                self.problems.append(((*place, "fields"), f"update: expected nic = {takes['nic'].__doc__}, whose fields these are"))
         else:
             self._possible(place, what, given)
         for key, field in (("for", "lasts"), ("count", "number")):
             if key in made:
                 made[field] = made.pop(key)
         return Step(what, given=given, **made)
+
+    def _choosing(self, place: Path, what: str, said: Mapping[str, Any]) -> None:
+        """Refuse what chooses among nodes or instances where nothing is to be chosen."""
+        if what in FAULTS:
+            why = "" if FAULTS[what].of_node else f"none: {what} strikes the registry, and no node"
+        else:
+            why = "" if set(str(said.get("name", ""))) & PATTERN else "a name that is a pattern, among whose instances it chooses"
+        for key in CHOOSING if why else ():
+            if key in said:
+                self.problems.append(((*place, key), f"{key} = {escaped(said[key])}: expected {why}"))
 
     def _possible(self, place: Path, fault: str, given: Mapping[str, Any]) -> None:
         """Refuse a fault that cannot strike the registry that the file says there is."""
@@ -301,6 +323,7 @@ class _Reader:
 
 NETWORK = ("subnet", "subnet6", "gateway", "gateway6")
 TABLES = ("underlay", "networks", "steps")
+CHOOSING = ("nodes", "chance", "count")  #: on which nodes, or to which instances, a step is done
 
 
 def _of_underlay(name: str, value: Any) -> Any:

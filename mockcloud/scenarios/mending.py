@@ -92,8 +92,9 @@ def _networks(cloud: MockCloud, instances: Instances) -> dict[str, dict[str, Any
     found: dict[str, dict[str, Any]] = {ADMINS["uuid"]: {**ADMINS}}
     for one in sysinfo.look(cloud.root).nodes:
         for name, own in one.external:
-            subnet = str(ip_network(f"{own.address}/{own.length}", strict=False))
-            found[network_uuid(name)] = {"name": name, "mac_prefix": OUI, "subnet": subnet}
+            if name != ADMINS["name"]:  # that of all nodes has an UUID of its own
+                subnet = str(ip_network(f"{own.address}/{own.length}", strict=False))
+                found[network_uuid(name)] = {"name": name, "mac_prefix": OUI, "subnet": subnet}
     for placed in instances.all()[0]:
         for network in (each.network for each in placed.vm.interfaces if each.network is not None):
             found[network.uuid] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,18 @@ def test_a_cloud_that_somebody_has_edited_is_refused(run: Mockcloud, said: str) 
     run("create")
     (run.folder / state.FILE).write_text(said)
     assert "cloud.json is not what mockcloud has written" in run("list", status=69)
+
+
+@pytest.mark.parametrize("time", ["Infinity", "-Infinity", "NaN", "1e300", "253402300800.0"])
+def test_a_cloud_with_a_time_that_no_clock_says_is_refused(run: Mockcloud, time: str) -> None:
+    """It was taken, and a later command ended with an OverflowError."""
+    run("create")
+    path = run.folder / state.FILE
+    said = path.read_text()
+    path.write_text(re.sub(r'"time": [^,]*', f'"time": {time}', said))
+    assert "cloud.json is not what mockcloud has written" in run("list", status=69)
+    path.write_text(re.sub(r'"time": [^,]*', '"time": 253402300799.0', said))
+    run("list")
 
 
 def test_a_node_that_somebody_has_edited_is_named_and_the_others_go_on(run: Mockcloud) -> None:
@@ -387,3 +400,18 @@ def test_external_nics_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: p
 
     assert everywhere(tmp_path / "attach", monkeypatch, prepare, attach, picture) > 6
     assert everywhere(tmp_path / "detach", monkeypatch, attached, lambda cloud: own_nics.detach(cloud, "external"), picture) >= 5
+    assert everywhere(tmp_path / "detach", monkeypatch, attached, lambda cloud: cloud.detach("external"), picture) >= 5
+
+
+@pytest.mark.parametrize(
+    ("option", "typed", "kept"),
+    [("--subnet6", "2001:DB8::/64", "2001:db8::/64"), ("--subnet6", "2001:db8:0::/64", "2001:db8::/64")],
+)
+def test_a_network_may_be_asked_for_in_any_spelling(run: Mockcloud, option: str, typed: str, kept: str) -> None:
+    """It was made, and said to be refused, each time."""
+    run("create", "1")
+    for _time in range(2):
+        assert kept in run("network", "six", option, typed)
+    refused = run("network", "six", option, "2001:db8:1::/64", status=64)
+    assert f"{option}='2001:db8:1::/64': expected that of six, which is {kept}, or none" in refused
+    assert f"{option}='nonsense': expected an IPv6 prefix" in run("network", "six", option, "nonsense", status=64)

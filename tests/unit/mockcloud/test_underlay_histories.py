@@ -18,6 +18,7 @@ from mockcloud.explore.underlaid import WRONG, has_one
 from mockcloud.instances.table import perform
 from mockcloud.invariants import settled
 from mockcloud.name_server import MockNameServer
+from mockcloud.scenarios.faults import FAULTS
 from mockcloud.scenarios.file import Scenario, ScenarioInvalid, Step, parsed
 from mockcloud.scenarios.running import play
 from mockcloud.scenarios.writing import text
@@ -378,7 +379,7 @@ endpoints = ["console"]
 def test_whatever_goes_wrong_heals(tmp_path: Path, fault: str, given: dict[str, Any]) -> None:
     steps = [Step("create", given={"name": "web1", "node": "mock1", "nics": [{"network": "blue"}], "start": True})]
     for at in (5.0, 12.0, 40.0):
-        steps.append(Step(fault, at=at, given=given, nodes="mock[12]", lasts=9.0))
+        steps.append(Step(fault, at=at, given=given, nodes="mock[12]" if FAULTS[fault].of_node else "*", lasts=9.0))
         steps.append(Step("migrate", at=at + 1.0, given={"name": "web1", "node": "mock*", "blind": True}))
         steps.append(Step("start", at=at + 15.0, given={"name": "web1"}))
     scenario = Scenario(3, "plain", SETTINGS, 90.0, {"blue": {"subnet": "192.0.2.0/24"}}, tuple(steps), 0, {**UNDERLAY, "others": 13})

@@ -192,6 +192,14 @@ def test_tags_that_nothing_follows_from_are_on_record_alone(mockcloud: Mockcloud
     assert not any("CPU" in line for line in (*lines, *table.splitlines())), "nothing was changed on a host"
 
 
+def of_ganeti(**fields: Any) -> bytes:
+    """Give a configuration whose instances have these fields."""
+    document = json.loads(configuration().data)
+    for instance in document["instances"].values():
+        instance.update(fields)
+    return json.dumps(document).encode()
+
+
 Wrong = Callable[[Mockcloud, str], tuple[str, ...]]
 
 #: What is wrong, the exit status, and what the one line names.
@@ -201,6 +209,16 @@ WRONG: dict[str, tuple[Wrong, int, tuple[str, ...]]] = {
         lambda m, _c: ("import", f"{m.folder}/x", m.write("c", configuration().data.replace(b"3000000", b"3990000"))),
         69,
         ("'3990000'", "3.2"),
+    ),
+    "config.data with an instance that has no name": (
+        lambda m, _c: ("import", f"{m.folder}/x", m.write("c", of_ganeti(name=None))),
+        69,
+        ("no name",),
+    ),
+    "config.data with a node that is none": (
+        lambda m, _c: ("import", f"{m.folder}/x", m.write("c", of_ganeti(primary_node=["node1"]))),
+        69,
+        ("primary_node is", "not as Ganeti 3 writes it"),
     ),
     "an export of a newer version": (
         lambda m, _c: ("import", f"{m.folder}/x", m.write("e", EXPORT.replace(b'"version":1', b'"version":2', 1))),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from mockcloud.networks import network_uuid
 from mockcloud.scenarios.file import Scenario, ScenarioInvalid, Step, parsed, read
 from mockcloud.scenarios.writing import text
+from mockcloud.sysinfo import node_uuid
 from runtime.errors import HostRefused
 
 WHOLE = '''nodes = 4
@@ -58,9 +61,10 @@ def test_a_file_says_nodes_networks_and_steps(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read_as_the_same() -> None:
-    odd = Scenario(2, "single", 'a = "\x7fü\U0001f600"\n', 1.5, {"a b": {"subnet": "10.0.0.0/8"}}, (Step("stop", given={"name": "we\\b"}),))
+    odd = Scenario(2, "single", '# "ü\U0001f600"\n', 1.5, {"a b": {"subnet": "10.0.0.0/8"}}, (Step("stop", given={"name": "we\\b"}),))
     for each in (parsed(WHOLE), odd, Scenario(), Scenario(etcd=3, steps=(Step("etcd", given={"lose": "kill 1", "back": "a 'b c'"}),))):
         assert parsed(text(each)) == each
+    assert tomllib.loads(text(Scenario(settings="\x7f")))["settings"] == "\x7f"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +125,66 @@ def test_a_fault_that_the_registry_cannot_have_is_refused(etcd: str, fault: str,
         parsed(f"{etcd}\n[[steps]]\n{fault}\n")
     assert len(str(refused.value).split("\n")) == 1 and says in str(refused.value)
     assert str(refused.value).startswith(f"scenario:{line}: ")
+
+
+UPDATE = 'task = "update"\nname = "web1"\n'
+
+
+@pytest.mark.parametrize(
+    ("step", "line", "says"),
+    [
+        ('fault = "slow"\nnodes = "mock1"', 3, "nodes = 'mock1': expected none: slow strikes the registry, and no node"),
+        ('fault = "registry"\nchance = 0.0', 3, "chance = '0.0': expected none: registry strikes the registry"),
+        ('fault = "copies"\nfor = 1\ncount = 2', 4, "count = '2': expected none: copies strikes the registry"),
+        ('task = "stop"\nname = "web1"\nchance = 0.5', 4, "chance = '0.5': expected a name that is a pattern, among whose instances"),
+        (f'{UPDATE}fields = {{ ip = "192.0.2.9" }}', 4, "update: expected nic = a whole number from 0 to 65535, whose fields these are"),
+    ],
+)
+def test_what_nobody_would_heed_is_refused(step: str, line: int, says: str) -> None:
+    """It struck all the same, or nothing was done, and the run said nothing of that."""
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(f"[[steps]]\n{step}\n")
+    assert str(refused.value).startswith(f"scenario:{line}: {says}") and len(str(refused.value).split("\n")) == 1
+    parsed(f'[[steps]]\n{UPDATE}fields = {{}}\n[[steps]]\ntask = "stop"\nname = "web*"\nchance = 0.5\nnodes = "mock1"\n')
+
+
+CREATE = 'nodes = 2\n[networks.blue]\nsubnet = "192.0.2.0/24"\n[[steps]]\ntask = "create"\nname = "web1"\nnode = "mock1"\n'
+SETTINGS = 'settings = """\n[nic]\nbogus = 1\nrate_in = "fast"\n"""\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "line", "says"),
+    [
+        ('[networks.blue]\nsubnet = "192.0.2.0/33"', 2, "subnet = '192.0.2.0/33': expected an IPv4 prefix of /30 or wider"),
+        ('[networks.blue]\nsubnet = "192.0.2.0/24"\ngateway = "10.0.0.1"', 3, "gateway = '10.0.0.1': expected an address in the network's"),
+        ('[networks.blue]\ngateway6 = "2001:db8::x"', 2, "gateway6 = '2001:db8::x': expected an IPv6 address"),
+        ('[networks.""]\nsubnet = "192.0.2.0/24"', 1, "name = '': expected a printable name"),
+        (SETTINGS, 1, "settings, line 2: unknown setting nic.bogus"),
+        (SETTINGS, 1, "settings, line 3: "),
+        ("settings = '[[['", 1, "settings, line 1: "),
+        (CREATE + 'nics = [{ netwrok = "blue" }]', 8, "unknown field 'netwrok' of a NIC; known: ip, link"),
+        (CREATE + 'nics = [{ network = "blue" }, { network = "red" }]', 8, "network = 'red': expected a network of this file"),
+        (CREATE.replace("mock1", "mock3"), 7, "node = 'mock3': expected one of mock1 to mock2"),
+        (CREATE.replace("web1", "WEB 1"), 6, "name = 'WEB 1': expected 1 to 63 of a-z"),
+        ('[[steps]]\ntask = "plug"\nname = "web*"\nfields = { modus = "routed" }', 4, "unknown field 'modus' of a NIC"),
+        ('[[steps]]\ntask = "migrate"\nname = "web*"\nnode = "mok*"', 4, "node = 'mok*': expected one of mock1 to mock3"),
+    ],
+)
+def test_what_its_cloud_would_refuse_is_said_with_its_line(said: str, line: int, says: str) -> None:
+    """It was an outcome of the run at most, with no violation, or had neither a file nor a line."""
+    with pytest.raises(ScenarioInvalid) as refused:
+        parsed(said)
+    told = [each for each in str(refused.value).split("\n") if each.startswith(f"scenario:{line}: ")]
+    assert any(says in each for each in told), refused.value
+    assert len(told) == len({*told})
+
+
+def test_what_its_cloud_can_have_is_taken() -> None:
+    """A network by its UUID too, and the one of all nodes; a node by its UUID."""
+    for nics in (f'[{{ network = "{network_uuid("blue")}" }}, {{ network = "mock-admin", link = "br1" }}, {{ network = "" }}]', "[{}]"):
+        parsed(f"{CREATE}nics = {nics}")
+    parsed(CREATE.replace("mock1", node_uuid(2)))
+    parsed('[networks.six]\nsubnet6 = "2001:DB8::/64"\ngateway6 = "fe80::1"\n[networks.none]\n')
 
 
 def test_every_mistake_is_said_at_once() -> None:

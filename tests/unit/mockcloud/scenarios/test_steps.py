@@ -22,7 +22,7 @@ from mockcloud.scenarios.file import Scenario, Step
 from mockcloud.scenarios.running import Result, play, strike
 from mockcloud.state import read
 from mockcloud.sysinfo import node_uuid
-from runtime.errors import HostRefused
+from runtime.errors import HostRefused, NicInvalid
 from tests.support.killing_steps import opened
 from tests.support.mockcloud import Mockcloud
 
@@ -167,6 +167,16 @@ def test_a_copy_that_is_damaged_is_refused_and_the_registry_serves_on(tmp_path: 
         assert [each["node"]["name"] for each in cloud.registry.client().all("nodes")] == ["mock1"]
 
 
+def test_fields_of_an_update_that_names_no_nic_are_refused(tmp_path: Path) -> None:
+    """They were dropped without a word."""
+    with opened(tmp_path / "cloud") as cloud:
+        cloud.create(1)
+        perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": [{}]})
+        with pytest.raises(NicInvalid, match="nic='': expected the index of the NIC whose fields are to be changed"):
+            perform(cloud, "update", {"name": "web1", "fields": {"link": "br1"}})
+        assert perform(cloud, "update", {"name": "web1", "nic": 0, "fields": {"link": "br1"}})["instances"][0]["nics"][0]["link"] == "br1"
+
+
 # -- for how long
 
 
@@ -255,6 +265,17 @@ def test_an_administrator_tells_a_restored_registry_all_that_it_lacks(tmp_path: 
         (network,) = cloud.registry.client().all("networks", name="blue")
         assert network["network"]["gateway"] == "192.0.2.254"
         assert [each.vm.state for each in Instances(cloud).all()[0]] == ["running", "running"]
+
+
+def test_the_network_of_all_nodes_is_made_anew_once(tmp_path: Path) -> None:
+    """One that every node has a NIC in was asked for under another UUID too, and refused."""
+    with opened(tmp_path / "cloud") as cloud:
+        Faults(cloud, lambda _text: None).strike("backup", [], {}, 0.0)
+        cloud.create(1)
+        cloud.attach("mock-admin")
+        found = strike(cloud, [Step("restore")], 1, 60.0)
+        assert found.violations == () and not [text for text in said(found) if "not done" in text], said(found)
+        assert len(list(cloud.registry.client().all("networks", name="mock-admin"))) == 1
 
 
 def test_a_hook_that_was_killed_before_the_node_crashed_is_killed_no_second_time(cloud: MockCloud) -> None:
