@@ -433,24 +433,6 @@ def test_an_instance_that_somebody_has_edited_is_named_and_the_others_go_on(run:
     assert one(run.json("instance", "reboot", "web2"))["state"] == "running"
 
 
-def test_an_instance_whose_file_was_damaged_for_a_while_has_its_nics_when_it_is_put_back(run: Mockcloud) -> None:
-    """It is left alone: its guest runs meanwhile, and its agent takes none of its NICs for gone."""
-    for name in ("web1", "web2"):
-        run("instance", "create", name, "--node", "mock1", *PAIR, "--start")
-    path = run.folder / "servers" / FIRST / "vms" / f"{stored.vm_uuid('web1')}.json"
-    before, said = run.json("instance", "list")["instances"], path.read_text()
-    path.write_text("{")
-    run("status", "--seconds", "120")
-    third = one(run.json("instance", "create", "web3", "--node", "mock1", *PAIR, "--start"))
-    assert not {nic["tap"] for each in before for nic in each["nics"]} & {nic["tap"] for nic in third["nics"]}
-    path.write_text(said)
-    run("status", "--seconds", "30")
-    assert run.json("instance", "list")["instances"][:2] == before and {nic["shown"] for each in before for nic in each["nics"]} == {
-        "running"
-    }
-    assert run.json("fault", "partition", "mock2", "--for", "1", "--settle", "60")["violations"] == []
-
-
 @pytest.mark.parametrize("harm", ["tap", "twice", "none", "process"])
 def test_taps_that_no_guest_can_have_are_an_edited_file(run: Mockcloud, harm: str) -> None:
     for name in ("web1", "web2"):
