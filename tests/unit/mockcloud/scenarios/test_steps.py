@@ -272,7 +272,7 @@ def test_the_network_of_all_nodes_is_made_anew_once(tmp_path: Path) -> None:
     with opened(tmp_path / "cloud") as cloud:
         Faults(cloud, lambda _text: None).strike("backup", [], {}, 0.0)
         cloud.create(1)
-        cloud.attach("mock-admin")
+        own_nics.attach(cloud, "mock-admin")
         found = strike(cloud, [Step("restore")], 1, 60.0)
         assert found.violations == () and not [text for text in said(found) if "not done" in text], said(found)
         assert len(list(cloud.registry.client().all("networks", name="mock-admin"))) == 1
