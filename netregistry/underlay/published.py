@@ -38,13 +38,14 @@ def unheard(view: View, changed: Iterable[str]) -> Unheard:
     ``changed``: names that steps of this epoch have changed. An endpoint that a node says it has, and of whose guest it is still to say
     that it is there, is in no placement yet.
     """
-    prefixes, pending = set[str](), set[str]()
+    prefixes, pending, there = set[str](), set[str](), set[str]()
     for key, prefix in view.all("prefixes").items():
         said: Confirmed | None = view.get(keys.confirmed(key.partition("/")[2]))
         if said is not None and said.epoch == view.epoch:
             prefixes.add(prefix.prefix)
             pending.update(each.address for each in said.had)
-    return Unheard.of(changed, prefixes, pending)
+            there.update(said.there.addresses)
+    return Unheard.of(changed, prefixes, pending, there)
 
 
 def _is_real(view: View, uuid: str) -> bool:

@@ -261,7 +261,7 @@ def test_done_takes_in_what_was_sent() -> None:
 
 def test_names_that_nodes_are_still_to_speak_of_stay_as_they_are() -> None:
     """Change those alone that a step has changed, between nodes that were heard; the mark says meanwhile that it is not all."""
-    heard = Unheard.of((WEB,), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), ())
+    heard = Unheard.of((WEB,), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), (), (ONE, TWO))
     names = {WEB: TWO, DB: TWO}
     held = wanted(6, names)._replace(unheard=heard)
     made = planned("s", there(5, {WEB: ONE, DB: ONE, f"old.console.{ZONE}": ONE}), held, False)
@@ -287,10 +287,17 @@ def test_names_that_nodes_are_still_to_speak_of_stay_as_they_are() -> None:
     ],
 )
 def test_both_nodes_are_heard_before_a_name_moves(before: str, after: str, stays: bool) -> None:
-    heard = Unheard.of((WEB,), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), ())
+    heard = Unheard.of((WEB,), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), (), (ONE, TWO))
     assert heard.holds(WEB, before, after) == stays and heard.holds(DB, before, after)
     assert heard._replace(pending=Unheard.of((), (), (ONE,)).pending).holds(WEB, ONE, TWO)
     assert not heard.holds(DB, THREE, THREE), "its time to live"
+
+
+@pytest.mark.parametrize(("after", "stays"), [(TWO, False), ("", False), (THREE, True)])
+def test_an_address_that_its_node_has_no_more_is_held_for_nobody(after: str, stays: bool) -> None:
+    """Let a name go from where nothing is, by that node's word, to nowhere or to what is there: the node was forgotten in between."""
+    heard = Unheard.of((), ("fd00:1:2:1::/64", "fd00:1:2:2::/64"), (), (TWO,))
+    assert heard.holds(WEB, ONE, after) == stays and heard.holds(WEB, THREE, after) == (after != THREE)
 
 
 def test_a_zone_of_somebody_elses_is_not_taken_while_names_are_held() -> None:
