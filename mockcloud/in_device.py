@@ -55,7 +55,7 @@ def blackholes(view: View) -> list[Route]:
 
 
 def _of_addresses(view: View, link: Link, mode: str) -> Iterator[str]:
-    """Of ours a device has an address of IPv6 alone, and that where its NIC is routed: its gateway."""
+    """Name each address of ours that a device should not have. The device of a routed NIC has its gateway's, of IPv6; no other has one."""
     for each in view.addresses(link.index):
         if each.protocol == OURS and (each.family == AF_INET or mode != "routed"):
             yield f"its device has the address {each.address}, which is not wanted"

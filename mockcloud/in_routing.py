@@ -42,7 +42,7 @@ def mark_of(table: int, mask: int) -> int:
 
 
 def of_routing(view: View, wanted: Wanted, link: Link, nic: Mapping[str, Any], settings: Settings) -> Iterator[str]:
-    """Say what is not so; of a NIC of another mode, what is there of it. ``nic``: as its guest was started with it."""
+    """Name each wrong or missing route and rule of a NIC; in a mode other than routed, any of ours. ``nic``: as its guest was started."""
     routed = nic["mode"] == "routed"
     if wanted.unsure & OF_ADDRESSES:
         return
@@ -57,7 +57,7 @@ def of_routing(view: View, wanted: Wanted, link: Link, nic: Mapping[str, Any], s
 
 
 def _of_routes(view: View, wanted: Addresses, link: Link, table: int) -> Iterator[str]:
-    """Of prefixes the kernel makes routes itself: only those that bear our mark are ours."""
+    """Compare the routes to a NIC's device with the NIC's addresses. A route is ours by its mark alone: the kernel makes some itself."""
     own = {each for family in LENGTHS for each in wanted.destinations(family)}
     every = [route for family in LENGTHS for route in view.routes(family)]
     routes = [route for route in every if route.type == UNICAST and route.index == link.index]

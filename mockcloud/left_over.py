@@ -83,7 +83,7 @@ def _elements(view: View, indices: set[int]) -> Iterator[str]:
 
 
 def _rules(view: View, nics: Sequence[Running]) -> Iterator[str]:
-    """A rule for a mark is of all NICs of a table."""
+    """Name each policy rule of ours that belongs to no NIC. A rule for a mark belongs to all NICs of its table."""
     taps = {each.link.name for each in nics}
     tables = {table_of(view, each.nic["link"]) for each in nics if each.nic["mode"] == "routed"} - {MAIN}
     for family in (AF_INET, AF_INET6):

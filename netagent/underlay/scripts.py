@@ -34,7 +34,7 @@ class EndpointScripts:
         self._unwritten: Told | None = None  # the workers': there is one at a time
 
     def tell(self) -> None:
-        """Let them be told, where there are any, or were."""
+        """Start the scripts of endpoints in a worker, where there are endpoints, or were."""
         from netcommon.lifecycle.endpoint_scripts import concerned  # what a node without an underlay need not have in memory
 
         self.close()
@@ -53,7 +53,7 @@ class EndpointScripts:
             self._timer = None
 
     def unworked(self, why: str) -> None:
-        """Note that it could not be done."""
+        """Note that the scripts could not be run, and try again after a pause."""
         self._state.alarms.set(ENDPOINTS, why[:LINE])
         self.close()
         self._timer = self._loop.at(self._pauses.failed(ENDPOINTS, longest=LONGEST), self.tell)

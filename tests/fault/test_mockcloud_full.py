@@ -1,4 +1,4 @@
-"""A mock cloud on a disk that is full: what there is can be looked at, what goes makes room, and with room all goes on."""
+"""Fill the disk of a mock cloud: the cloud can still be looked at, deleting makes room, and with room everything goes on."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_two_services_over_one_etcd_and_one_leads(three: Cluster, tmp_path: Path
 
 
 def test_a_service_that_was_killed_leads_again_at_once(one: Cluster, tmp_path: Path) -> None:
-    """Nobody else can have led under its name; where another service leads, that goes on."""
+    """Lead again at once after a kill: nobody else can have led under the service's name. Where another service leads, that one goes on."""
     with running(tmp_path, one.url, "one", "two") as (first, second):
         wait_until(lambda: leads(first), 30, "the first one leads")
         second.kill()

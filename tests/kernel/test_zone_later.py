@@ -1,4 +1,4 @@
-"""The underlay's zone at a real name server, long after it was published: what others do to it, and what a server loses."""
+"""Change the underlay's zone at a real name server long after it was published: others edit it, and the server loses it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def server(node: Node) -> Iterator[NameServer]:
 
 @pytest.mark.parametrize("kept", ["an earlier generation", "its first zone"])
 def test_a_server_that_lost_what_it_had_is_noticed_while_nothing_changes(server: NameServer, tmp_path: Path, kept: str) -> None:
-    """It comes back from a snapshot, or with a new disk, and answers with addresses of before, or that there is no such name."""
+    """Notice a server that is back from a snapshot or on a new disk, and answers with addresses of before or knows no such name."""
     saved, clock = tmp_path / "saved", [0.0]
     zone = publisher([SERVER], str(server.key_file), TIMEOUT * slowness(), lambda: clock[0])
     if kept == "an earlier generation":
@@ -48,7 +48,7 @@ def test_a_server_that_lost_what_it_had_is_noticed_while_nothing_changes(server:
 
 
 def test_an_alias_where_a_name_comes_or_moves_is_not_in_its_way(server: NameServer) -> None:
-    """Another program puts it there between two readings: beside it the server would drop the address, and say that all is done."""
+    """Replace an alias that another program adds between two readings: beside it the server drops the address and reports success."""
     zone = ours(server)
     zone.bring(SERVER, want(1, {WEB: address(1)}))
     server.update(ZONE, "del web1.console", "add web1.console 300 CNAME elsewhere.example.org.", "add web2.console 300 CNAME ns1")
@@ -60,7 +60,7 @@ def test_an_alias_where_a_name_comes_or_moves_is_not_in_its_way(server: NameServ
 
 @pytest.mark.parametrize("mark_is", ["there", "gone"])
 def test_what_others_have_in_a_zone_of_before_stays(server: NameServer, mark_is: str) -> None:
-    """Years after it was emptied the registry is restored, or moved, and looks at it again."""
+    """Keep the records of others in an emptied zone when the registry is restored, or moved, years later and looks at the zone again."""
     zone = ours(server)
     zone.bring(SERVER, want(1, {WEB: address(1)}))
     zone.bring(SERVER, want(2, {})._replace(former=True))
@@ -78,7 +78,7 @@ def test_what_others_have_in_a_zone_of_before_stays(server: NameServer, mark_is:
 
 
 def test_names_as_long_as_can_be_hold_nobody_up(server: NameServer) -> None:
-    """They come in one generation with a move, and are moved themselves, and end: no message is larger than one can be."""
+    """Publish, move and remove names as long as names can be, in one generation with a move: no message exceeds the longest one allowed."""
     zone = ours(server)
     zone.bring(SERVER, want(1, {WEB: address(1)}))
     parts = ("a" * 59, "b" * 59, "c" * 59, "d" * 20)

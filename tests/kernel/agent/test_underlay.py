@@ -166,7 +166,7 @@ def test_the_node_begins_from_its_own_address_and_never_from_an_endpoints(here: 
 
 
 def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) -> None:
-    """Nobody trusts the folder of what they were told: an alarm, without a word of the kernel's when that is over."""
+    """Raise an alarm while the folder of what scripts were told is not trusted, and run the scripts later without a kernel event."""
     script = Path(Paths().etc, "endpoint.d", "tell")
     script.parent.mkdir(parents=True)
     told = script.parent.parent / "told"
@@ -186,7 +186,7 @@ def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) 
 
 @pytest.mark.parametrize("kind", ["unreachable", "blackhole", "unicast"])
 def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: str) -> None:
-    """It stood where ours belongs, whatever it was, and ours is there within two seconds; so it is where it takes the place of ours."""
+    """Put our route up within two seconds after a foreign one in its place goes, and notice as soon that a foreign one replaces ours."""
     to = (PREFIX, "dev", "lo") if kind == "unicast" else (kind, PREFIX)
     theirs = (*to, "metric", str(0x7FFFFFFF), "proto", "static")
     run("ip", "-6", "route", "add", *theirs)
@@ -205,7 +205,7 @@ def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: 
 
 @pytest.mark.parametrize("how", ["address", "announced"])
 def test_a_prefix_of_the_nodes_own_network_is_not_put_up(here: Node, how: str) -> None:
-    """The router of that network is reached on, and all of it comes as soon as the network has another prefix."""
+    """Keep the router of the node's own network reachable, and put the /64 up once that network has another prefix."""
     here.outside("up0", "fd00:1:2:7::1/64")
     theirs = ("address", "add", "fd00:1:2:7::10/64", "dev", "up0", "nodad")
     if how == "announced":

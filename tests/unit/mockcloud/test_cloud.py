@@ -206,7 +206,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hours", [-2, 24 * 365])
 def test_a_registry_that_has_something_to_say_when_it_begins_is_heard(tmp_path: Path, hours: int) -> None:
-    """A cloud.json of another time is put back: the registry says that its clock may be wrong, and everything goes on."""
+    """Log the registry's warning that its clock may be wrong after a cloud.json of another time was put back; everything goes on."""
     with opened(tmp_path) as cloud:
         cloud.create(1)
         cloud.start(3 * 3600.0)
@@ -219,7 +219,7 @@ def test_a_registry_that_has_something_to_say_when_it_begins_is_heard(tmp_path: 
 
 
 def test_a_cloud_whose_file_is_gone_or_an_older_copy_draws_nothing_that_was_drawn(tmp_path: Path) -> None:
-    """The id of a request that was done is no other one's: the registry would answer it with what that has come to."""
+    """Draw no id of a request that was done before: the registry would answer the new request with the result of the old one."""
     path = tmp_path / state.FILE
     for number in range(3):
         with opened(tmp_path) as cloud:

@@ -179,7 +179,7 @@ def test_a_cloud_that_somebody_has_edited_is_refused(run: Mockcloud, said: str) 
 
 @pytest.mark.parametrize("time", ["Infinity", "-Infinity", "NaN", "1e300", "253402300800.0"])
 def test_a_cloud_with_a_time_that_no_clock_says_is_refused(run: Mockcloud, time: str) -> None:
-    """It was taken, and a later command ended with an OverflowError."""
+    """Refuse a time in cloud.json that no clock can show: it was taken, and a later command ended with an OverflowError."""
     run("create")
     path = run.folder / state.FILE
     said = path.read_text()
@@ -201,7 +201,7 @@ def test_a_node_that_somebody_has_edited_is_named_and_the_others_go_on(run: Mock
 
 
 def test_what_names_a_node_that_somebody_has_edited_is_refused(run: Mockcloud) -> None:
-    """To strike the others alone would be no answer; where none is named, the one that is left alone is said."""
+    """Refuse a command that names an edited node, and do not strike the others alone; one that names none says which it left alone."""
     run("create", "3")
     path = run.folder / "servers" / node_uuid(3) / "sysinfo.json"
     path.write_text("{")
@@ -407,7 +407,7 @@ def test_external_nics_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: p
     [("--subnet6", "2001:DB8::/64", "2001:db8::/64"), ("--subnet6", "2001:db8:0::/64", "2001:db8::/64")],
 )
 def test_a_network_may_be_asked_for_in_any_spelling(run: Mockcloud, option: str, typed: str, kept: str) -> None:
-    """It was made, and said to be refused, each time."""
+    """Take the prefix of a network in any spelling: the network was made, and said to be refused, each time."""
     run("create", "1")
     for _time in range(2):
         assert kept in run("network", "six", option, typed)

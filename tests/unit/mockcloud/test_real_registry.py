@@ -199,7 +199,7 @@ def test_a_service_is_one_clouds_alone(cloud: MockCloud, registry: Registry, tmp
 
 
 def test_another_registry_in_the_place_of_the_clouds_is_refused(registry: Registry, tmp_path: Path) -> None:
-    """It knows none of the nodes: they ask it in vain, and it would give out their addresses anew."""
+    """Refuse another registry at the cloud's socket: it knows none of the nodes, and would give out their addresses anew."""
     root = str(tmp_path / "cloud")
     made = MockCloud(root, service=str(registry.socket))
     made.create(1)

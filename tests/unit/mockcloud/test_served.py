@@ -189,7 +189,7 @@ def test_a_fault_strikes_a_cloud_that_is_served_and_that_goes_on(served: Served)
 
 
 def test_faults_leave_nothing_with_the_registry(served: Served) -> None:
-    """A cloud is served for weeks, and struck as often as one likes."""
+    """Leave no part and no listener behind after a fault: a cloud is served for weeks, and struck as often as one likes."""
     served("POST", "/tasks", create(node="mock1"))
     gc.collect()
     parts, before = len(served.cloud.own.registry._parts), _listeners()
@@ -433,7 +433,7 @@ def test_what_is_no_request_is_refused_as_a_problem_too(served: Served, request_
 
 
 def test_a_client_that_is_slow_holds_nobody_for_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time is for the whole request: it may not begin anew with each part."""
+    """Limit the time of a client's whole request: the limit may not begin anew with each part of the request."""
     monkeypatch.setattr("mockcloud.served.server.Handler.timeout", 0.3)
     connected, over = client.connection(served.cloud.root), threading.Event()
     assert connected is not None

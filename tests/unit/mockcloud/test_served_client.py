@@ -1,4 +1,4 @@
-"""Who asks the process that serves a cloud waits: for an answer, and for room among those who wait."""
+"""Wait as a client of the process that serves a cloud: for an answer, and for room in its queue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def crowded(folder: Path) -> Iterator[socket.socket]:
 
 
 def test_who_finds_no_room_waits_until_there_is(tmp_path: Path) -> None:
-    """A server that does one long task after the other has a queue of clients, which may be full."""
+    """Wait for room in the server's queue of clients: the queue may be full while the server does one long task after the other."""
     found = list[object]()
     with crowded(tmp_path) as listening:
         thread = threading.Thread(target=lambda: found.append(client.connection(str(tmp_path))))

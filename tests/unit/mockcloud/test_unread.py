@@ -1,4 +1,4 @@
-"""An instance whose file somebody has edited is left alone: its guest runs on."""
+"""Leave an instance alone whose file somebody has edited: its guest runs on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAIR = ("--nic", "network=blue", "--nic", "network=blue,mode=routed,link=guests"
 
 
 def test_an_instance_whose_file_was_damaged_for_a_while_has_its_nics_when_it_is_put_back(tmp_path: Path) -> None:
-    """It is left alone: its guest runs meanwhile, and its agent takes none of its NICs for gone."""
+    """Keep the NICs of an instance whose file is damaged for a while: its guest runs on, and its agent does not take the NICs for gone."""
     run = Mockcloud(tmp_path / "cloud")
     run("create", "2")
     run("network", "blue", "--subnet", "192.0.2.0/24", "--gateway", "192.0.2.254")

@@ -141,7 +141,7 @@ UPDATE = 'task = "update"\nname = "web1"\n'
     ],
 )
 def test_what_nobody_would_heed_is_refused(step: str, line: int, says: str) -> None:
-    """It struck all the same, or nothing was done, and the run said nothing of that."""
+    """Refuse a field that its step would ignore: the step was taken all the same, or nothing was done, and the run did not say so."""
     with pytest.raises(ScenarioInvalid) as refused:
         parsed(f"[[steps]]\n{step}\n")
     assert str(refused.value).startswith(f"scenario:{line}: {says}") and len(str(refused.value).split("\n")) == 1
@@ -171,7 +171,7 @@ SETTINGS = 'settings = """\n[nic]\nbogus = 1\nrate_in = "fast"\n"""\n'
     ],
 )
 def test_what_its_cloud_would_refuse_is_said_with_its_line(said: str, line: int, says: str) -> None:
-    """It was an outcome of the run at most, with no violation, or had neither a file nor a line."""
+    """Name the line of a mistake that the cloud would refuse: it was an outcome of the run at most, or had neither a file nor a line."""
     with pytest.raises(ScenarioInvalid) as refused:
         parsed(said)
     told = [each for each in str(refused.value).split("\n") if each.startswith(f"scenario:{line}: ")]
@@ -180,7 +180,7 @@ def test_what_its_cloud_would_refuse_is_said_with_its_line(said: str, line: int,
 
 
 def test_what_its_cloud_can_have_is_taken() -> None:
-    """A network by its UUID too, and the one of all nodes; a node by its UUID."""
+    """Take a network by its name or UUID, the network of all nodes, and a node by its UUID."""
     for nics in (f'[{{ network = "{network_uuid("blue")}" }}, {{ network = "mock-admin", link = "br1" }}, {{ network = "" }}]', "[{}]"):
         parsed(f"{CREATE}nics = {nics}")
     parsed(CREATE.replace("mock1", node_uuid(2)))

@@ -141,7 +141,7 @@ def test_a_registry_that_was_restored_is_told_what_an_operator_has_set_since(
 
 
 def test_an_instance_that_a_restored_registry_has_no_room_for_is_deleted_with_all_its_nics(tmp_path: Path) -> None:
-    """Another one got the address of its first NIC while it was stopped; its second one was made anew without it."""
+    """Delete an instance with all its NICs when its first NIC's address is another's since, though its second NIC was made anew."""
     networks = {"blue": {"subnet": "192.0.2.0/24"}, "six": {"subnet6": "2001:db8::/64"}}
     nics = [{"network": "blue"}, {"network": "six"}]
     steps = (
@@ -168,7 +168,7 @@ def test_a_copy_that_is_damaged_is_refused_and_the_registry_serves_on(tmp_path: 
 
 
 def test_fields_of_an_update_that_names_no_nic_are_refused(tmp_path: Path) -> None:
-    """They were dropped without a word."""
+    """Refuse fields of an update that names no NIC: they were dropped without a word."""
     with opened(tmp_path / "cloud") as cloud:
         cloud.create(1)
         perform(cloud, "create", {"name": "web1", "node": "mock1", "nics": [{}]})
@@ -268,7 +268,7 @@ def test_an_administrator_tells_a_restored_registry_all_that_it_lacks(tmp_path: 
 
 
 def test_the_network_of_all_nodes_is_made_anew_once(tmp_path: Path) -> None:
-    """One that every node has a NIC in was asked for under another UUID too, and refused."""
+    """Make a network in which every node has a NIC anew once: it was asked for under another UUID too, and refused."""
     with opened(tmp_path / "cloud") as cloud:
         Faults(cloud, lambda _text: None).strike("backup", [], {}, 0.0)
         cloud.create(1)

@@ -34,7 +34,7 @@ def forgets(client: Client) -> None:
 
 
 def test_a_node_that_was_off_gives_its_prefix_up_when_it_comes_back(place: Place, tmp_path: Path) -> None:
-    """Another one has it when its quarantine is over; nothing is said of it again and again to who has nothing."""
+    """Give the /64 of a forgotten node to another one after its quarantine, and tell the forgotten node once to give it up."""
     with secured(tmp_path) as service:
         one = joined(service)
         with place.running(service.local, one.places()) as agent:
@@ -64,7 +64,7 @@ def test_a_node_that_is_connected_gives_it_up_at_once(place: Place, tmp_path: Pa
 
 
 def test_a_node_whose_certificate_was_revoked_keeps_it(place: Place, tmp_path: Path) -> None:
-    """A key that was lost is no reason to take anything from the node, which joins again."""
+    """Keep the /64 of a node whose certificate was revoked: a lost key is no reason to take it away, and the node joins again."""
     with secured(tmp_path) as service:
         one = joined(service)
         with place.running(service.local, one.places()) as agent:

@@ -140,7 +140,7 @@ def test_a_copy_of_before_the_underlay_takes_nothing_away(place: Place) -> None:
 
 
 def test_name_servers_lead_where_they_did_until_the_node_has_spoken(place: Place) -> None:
-    """A guest that has begun since the copy has its name all the time, and another one that begins then has its own at once."""
+    """Keep the name of a guest that began after the copy was made, and publish the name of a guest that begins now at once."""
     seen: list[dict[str, str]] = []
     server = MockNameServer("a", lambda it: seen.append(it.names))
 

@@ -235,7 +235,7 @@ def test_guests_on_their_way_by_ganetis_files_are_told_while_they_are(laid: Laid
 
 
 def test_guests_on_their_way_are_told_again_after_a_fence(laid: Laid) -> None:
-    """Look at it again where the registry has it no more: an operator has said that the node is off, and it is not."""
+    """Tell the registry again of guests on their way that it has lost: an operator said that the node is off, and it is not."""
     was = {"generation": 1, "addresses": [OWN], "arriving": ["web1"]}
     laid.standing = Standing(1, (OWN,), arriving=("web1",))
     laid.met(has=was)

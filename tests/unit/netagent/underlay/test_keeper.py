@@ -69,7 +69,7 @@ class Place:
             self.loop.tell(lambda: job(worker))
 
     def _do(self, job: Callable[[Any], None]) -> None:
-        """Do it as a worker does, and say what has failed."""
+        """Do a job as a worker does, and tell the keeper's scripts what has failed."""
         try:
             job(SimpleNamespace(node=self.sim.node, log=self.sim.log))
         except NetcommonError as error:
@@ -275,7 +275,7 @@ def noting(place: Place) -> Path:
 
 
 def test_what_scripts_were_told_and_cannot_be_kept_is_an_alarm_and_told_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All guests' are told while nothing can be written, and it is written when that is over; no event need tell."""
+    """Run the scripts of all guests once while nothing can be written, and write what they were told later, without an event."""
     told, write = noting(place), Folder.write
     full = True
 
@@ -317,7 +317,7 @@ def test_scripts_are_told_after_a_kernel_that_does_not_answer(place: Place, monk
 
 
 def test_a_folder_that_nobody_trusts_is_an_alarm_of_the_scripts_alone(place: Place) -> None:
-    """What the keeper has to do goes on."""
+    """Raise an alarm of the scripts alone for a folder that is not trusted: the keeper's own work goes on."""
     told = noting(place)
     give(place.sim.paths, 0)
     place.keeper.look()

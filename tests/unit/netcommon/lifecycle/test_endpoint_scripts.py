@@ -90,7 +90,7 @@ def test_of_two_guests_of_one_name_each_has_its_own(site: Site, order: int) -> N
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_two_of_one_kind_that_with_the_name_is_told(site: Site, order: int) -> None:
-    """What was told last of the other one is that it has gone, so nothing listens there instead."""
+    """Tell scripts of the endpoint with the name alone; when the name moves, the former one is told as gone: nothing listens there."""
     one, two = endpoint(0, state="there"), endpoint(1, instance="web0", state="there", name="")
     site.knows(*[one, two][::order])
     assert [line.split()[:2] for line in site.told()] == [[address(0), "endpoint-up"]]
@@ -161,7 +161,7 @@ def test_what_is_kept_and_cannot_be_read_is_told_again(site: Site) -> None:
 
 
 def test_what_fails_for_one_guest_keeps_no_other_from_being_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can be written for a while, and one guest's script cannot be begun: that alone is told later, all of it once."""
+    """Tell the other guests' scripts when one cannot be started and nothing can be written, and later that one's script alone."""
     write, run = endpoint_scripts._write, custom.run_each
     full = True
 

@@ -134,12 +134,12 @@ def test_a_damaged_file_keeps_no_guest_from_its_network(sim: Sim, text: str) -> 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_two_of_one_kind_that_with_the_name_is_told(sim: Sim, order: int) -> None:
-    """A registry that was restored from a copy may know of one more than there was."""
+    """Give scripts the endpoint with the name when a registry that was restored from a copy knows of two of one kind."""
     keep(sim, *[endpoint(1), endpoint(2, instance="web1", state="there", name="")][::order])
     assert variables(sim.node, "web1", sim.log) == variables(sim.node, "web1", sim.log, ends=True) == CONSOLE
 
 
 def test_of_two_of_one_kind_without_a_name_the_last_is_told(sim: Sim) -> None:
-    """The registry will let the name lead there."""
+    """Give scripts the last one of two endpoints of one kind without a name: the registry will let the name lead there."""
     keep(sim, endpoint(2, instance="web1", name=""), endpoint(1, name=""), endpoint(3, instance="web1", state="retired", name=""))
     assert variables(sim.node, "web1", sim.log)["NETCOMMON_ENDPOINT_CONSOLE_ADDRESS"] == address(1)

@@ -1,4 +1,4 @@
-"""A /64 that the node's own network has addresses of is not put up, and nothing of that network's is taken away."""
+"""Refuse to put up a /64 that the node's own network has addresses of, and take nothing of that network away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NETWORKS = ("fd00:1:2:7::10/64", "fd00:1:2:7:1::/80", "fd00:1:2:9::10/48", "fd00
 
 @pytest.fixture
 def given(sim: Sim) -> Sim:
-    """A node with an endpoint, of which nothing is made yet."""
+    """Give a node an endpoint, of which nothing is made yet."""
     give(sim.paths, 0)
     return sim
 
@@ -44,7 +44,7 @@ def test_it_is_not_put_up_before_that_has_gone(given: Sim, text: str) -> None:
 
 
 def test_a_route_to_those_on_the_link_is_a_network(given: Sim) -> None:
-    """As one that a router has announced, of which the node has no address."""
+    """Take an on-link route for a network of the node: a router may have announced it, and the node has no address of it."""
     given.host.kernel.add_route(Route(AF_INET6, 254, PREFIX, given.index("br0"), 2, 0, metric=256))
     assert f"{PREFIX} is reached on br0" in hold(given.node, given.log).problem and marked(given.host.view()) == []
 
@@ -57,7 +57,7 @@ def test_a_network_beside_it_is_none_of_its_business(given: Sim, text: str) -> N
 
 @pytest.mark.parametrize("text", NETWORKS[:4])
 def test_what_is_the_nodes_alone_is_no_network(given: Sim, text: str) -> None:
-    """An administrator's own address on the loopback, or on a dummy."""
+    """Ignore an administrator's own address on the loopback or on a dummy: it is of no network."""
     given.host.add_link(Link(0, "dummy7", "dummy", up=True))
     has(given, text, "dummy7")
     has(given, text, "lo")
@@ -66,7 +66,7 @@ def test_what_is_the_nodes_alone_is_no_network(given: Sim, text: str) -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_is_up_stays_and_the_network_is_said(given: Sim, lost: bool) -> None:
-    """Nobody on a link takes guests' endpoints away by what is announced there, also where the record was lost."""
+    """Keep guests' endpoints that are up, whatever somebody announces on a link, and also where the record was lost."""
     hold(given.node, given.log)
     has(given, NETWORKS[0])
     if lost:
@@ -78,7 +78,7 @@ def test_what_is_up_stays_and_the_network_is_said(given: Sim, lost: bool) -> Non
 
 
 def test_what_was_of_another_prefix_goes(given: Sim) -> None:
-    """The registry gives it no more, and of the next one nothing is put up."""
+    """Remove the addresses of a prefix that the registry no longer gives, also while nothing of the next prefix is put up."""
     hold(given.node, given.log)
     underlay.write(given.paths, underlay.underlay_of(NODES[0], "e:2", said(generation=2, prefix="fd00:1:2:8::/64")))
     has(given, "fd00:1:2:8::10/64")

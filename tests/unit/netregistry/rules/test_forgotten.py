@@ -61,7 +61,7 @@ def test_a_node_that_root_lets_be_there_again_without_a_certificate(registry: Re
 
 
 def test_revoking_it_once_more_changes_nothing_of_that(registry: Registry, authority: str) -> None:
-    """By one that was given after the copy from which the registry was restored, and revoked again since, the node was not forgotten."""
+    """Call a certificate revoked, not forgotten, that was given after the copy the registry was restored from, and is revoked again."""
     old = joins(registry, "11111111")
     forgets(registry)
     after = {**old, "serial": f"{int(registry.time * 1000):012x}{'5' * 20}"}

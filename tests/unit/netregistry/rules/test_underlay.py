@@ -221,7 +221,7 @@ def reports(registry: Registry, number: int, *addresses: str) -> None:
 
 
 def test_a_prefix_that_nodes_have_addresses_of_is_refused(registry: Registry) -> None:
-    """It is that of their own network; one beside it is not."""
+    """Refuse a prefix of the site that nodes have addresses of in their own network, and take one beside it."""
     registry.join(0)
     reports(registry, 0, "192.0.2.1", "fd12:3456:789a::10", "fd12:3456:789b::1")
     refused = registry.refused("underlay.init", "", {"prefix": SITE})
@@ -231,7 +231,7 @@ def test_a_prefix_that_nodes_have_addresses_of_is_refused(registry: Registry) ->
 
 
 def test_a_prefix_of_a_nodes_own_network_is_given_to_none(registry: Registry) -> None:
-    """Where it is known; a node that says more than it can have keeps a few from others. Its own /64 is no such network."""
+    """Give no node a /64 of another node's own network. What one node reports keeps only a few from others, and its own /64 never."""
     registry.do("underlay.init", "", {"prefix": "fd12::/60"})
     registry.join(0)
     reports(registry, 0, "fd12::1", "fd12::5", "fd12:0:0:1::10", *(f"fd12:0:0:{number:x}::10" for number in range(3, 16)))
@@ -241,7 +241,7 @@ def test_a_prefix_of_a_nodes_own_network_is_given_to_none(registry: Registry) ->
 
 
 def test_where_all_that_is_left_is_a_network_nodes_wait(registry: Registry) -> None:
-    """The leader does not ask for it again and again, and gives it when that network is no more."""
+    """Let a node wait without a commit while only networks of nodes are left, and give it a /64 when such a network is no more."""
     registry.do("underlay.init", "", {"prefix": "fd12::/60"})
     registry.join(0)
     reports(registry, 0, *(f"fd12:0:0:{number:x}::10" for number in range(1, 9)))

@@ -22,7 +22,7 @@ SECOND = 1.0
 
 
 class Serving:
-    """A service over a site's store that leads, and brings a name server to what it wants. ``seen``: all that the server has led to."""
+    """Serve a site's store as its leader, and bring a name server to what it wants. ``seen``: all that the server has led to."""
 
     def __init__(self, site: Site, server: MockNameServer) -> None:
         self.site, self.server, self.seen = site, server, list[dict[str, str]]()
@@ -53,7 +53,7 @@ class Serving:
 
 
 class Restored(Site):
-    """A site of three nodes, begun anew from a copy."""
+    """Begin a site of three nodes anew from a copy."""
 
     def __init__(self, items: tuple[Item, ...], time: float) -> None:
         self.time = time
@@ -75,7 +75,7 @@ class Restored(Site):
 
 
 class World:
-    """Since the copy web1 has moved from the first node to the second one, and web2 has begun on the first one; web3 has not moved."""
+    """Set up a copy, since which web1 has moved from the first node to the second, web2 has begun on the first, and web3 has not moved."""
 
     def __init__(self) -> None:
         site, server = Site(), MockNameServer("a")
@@ -142,7 +142,7 @@ def test_names_are_right_all_the_time_where_all_have_spoken(world: World, order:
 
 
 def test_a_node_that_says_first_what_it_has_and_then_of_which_guests(world: World) -> None:
-    """Its guest has gone from the node that the copy says, which is heard as a whole before."""
+    """Keep the name of a guest that moved since the copy, though its old node is heard first and its new one in two parts."""
     world.hears(0)
     world.serving.turn()
     world.site.speaks(1, {"web1": world.first})
@@ -172,7 +172,7 @@ def test_migrations_are_followed_where_both_have_spoken(world: World) -> None:
 
 
 def test_a_guest_that_comes_from_a_node_which_has_not_spoken_has_its_name_there_behind_the_minute(world: World) -> None:
-    """Of what leads there nobody can tell whether it is right."""
+    """Move the name of a guest that comes from a silent node only after the minute: nobody can tell whether the old address is right."""
     world.serving.turn()
     world.hears(0)
     world.site.says(0, world.web3, "running")

@@ -129,7 +129,7 @@ def fenced(site: Web, *numbers: int) -> None:
 
 
 def test_its_target_is_fenced(site: Web) -> None:
-    """End what that node has said by Ganeti's files, too: the next migration is followed."""
+    """Drop what a fenced target has said by Ganeti's files, too: the guest's next migration is followed."""
     arrives(site)
     fenced(site, 1)
     assert site.names() == {WEB: 0} and states(site, 1) == ["retired"]
@@ -156,7 +156,7 @@ def test_a_node_that_is_fenced_and_alive_all_the_same_says_it_again(site: Web) -
 
 
 def test_its_source_is_fenced(site: Web) -> None:
-    """Let the names stay until its target says what became of it."""
+    """Keep the names of a guest whose source is fenced until its target says what became of it."""
     arrives(site)
     fenced(site, 0)
     assert site.names() == {WEB: 0, MOVING: 1}, "it may come on: its target is alive"
@@ -198,7 +198,7 @@ def test_it_is_deleted(site: Web, says: str) -> None:
 
 
 def test_its_target_is_forgotten_and_joins_again(site: Web) -> None:
-    """Take nothing of what it has said as that node for what it says as this one."""
+    """Ignore what a target has said before it was forgotten when it joins again: that was another node's word."""
     arrives(site)
     site.dies(1)
     site.do("node.forget", site.who[1].name)
@@ -211,7 +211,7 @@ def test_its_target_is_forgotten_and_joins_again(site: Web) -> None:
 
 
 def test_its_target_joins_again_while_what_it_has_said_is_swept(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let it wait until all of that is gone, which may be several commits."""
+    """Refuse a forgotten target that joins again until all that it has said is gone, which may take several commits."""
     arrives(site)
     site.says(1, site.guest("web2"), "running")
     site.dies(1)
@@ -233,7 +233,7 @@ GNT, OTHER = "gnt.example.com", "other.example.com"
 
 
 class Clusters(Site):
-    """Nodes of a cluster, the one with a guest of it, and one of which no cluster is known."""
+    """Make a cluster of two nodes, with a guest on the first one, and a node of which no cluster is known."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -297,7 +297,7 @@ def test_of_two_clusters_guests_by_one_name_none_comes_to_a_node_of_which_no_clu
 
 
 def test_a_guest_of_no_cluster_by_that_name_is_as_likely_the_one() -> None:
-    """Also where nothing speaks for that one, so that it has no endpoint."""
+    """Follow no guest by a name that a guest of no cluster has too, even if that one has no endpoint since nothing speaks for it."""
     site = Clusters()
     site.guest("web1")
     comes(site, 1, "web1")

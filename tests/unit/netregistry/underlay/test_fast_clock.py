@@ -1,4 +1,4 @@
-"""What is retired or freed while the clock is fast rests as long as anything else, counted from when the clock is right again."""
+"""Retire or free things while the clock is fast: they rest as long as any others, counted from when the clock is right again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESTS = 100
 
 
 class Clocked(Site):
-    """A site with a clock that nobody sets beside the one that is."""
+    """Make a site that has a clock which nobody sets beside its own."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -103,7 +103,7 @@ def test_one_that_ends_within_the_setting_stays_as_it_is(site: Clocked) -> None:
 
 
 def test_a_shortened_one_is_not_taken_for_one_that_was_released(site: Clocked) -> None:
-    """An operator's release takes the endpoints in it, too."""
+    """Keep a /64 whose quarantine was shortened apart from a released one: an operator's release takes the endpoints in it, too."""
     site.jumps(86400)
     site.do("node.forget", NODES[2], {"force": True})
     site.jumps(-86400)

@@ -1,4 +1,4 @@
-"""A /64 that was given again after the copy was made that is restored: by the copy it rests yet, and a node has it."""
+"""Restore a copy by which a /64 is still at rest, though it was given again after the copy was made and a node has it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def hears(site: Site, number: int) -> bool:
 
 @pytest.mark.parametrize("over", [False, True])
 def test_the_node_that_has_it_keeps_it_and_all_in_it(over: bool) -> None:
-    """Let its counter go on behind all that it has, and behind that of the former owner: the copy knows endpoints of that."""
+    """Continue a /64's counter behind all that its node has, and behind its former owner's endpoints, which the copy knows."""
     site = copied(over)
     nic, other = (site.local.view.members("instance", "", each)[0].partition("/")[2] for each in ("web1", "db1"))
     assert says(site, 0, HAS) == 200

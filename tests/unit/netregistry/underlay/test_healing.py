@@ -297,7 +297,7 @@ def test_a_node_that_joins_again_says_first_what_it_has(site: Site) -> None:
 
 @pytest.mark.parametrize("how", ["retired", "retired first", "forgotten"])
 def test_of_a_guest_that_went_and_came_back_one_endpoint_stays(site: Site, how: str) -> None:
-    """Its node was drained and filled again since the copy: the address of before rests, or is gone from there, as the node says."""
+    """Keep one endpoint of a guest whose node was drained and filled again since the copy: the former one rests, or is gone."""
     nic = site.guest("web1")
     site.says(0, nic, "running")
     site.confirms(0)

@@ -1,4 +1,4 @@
-"""What was in a registry's place is put back: addresses may have been given to other guests meanwhile, by a copy that was older."""
+"""Put back what was in a registry's place: an older copy may have given addresses to other guests meanwhile."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def given(site: Site) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_an_address_is_whose_its_node_says(site: Site, together: bool) -> None:
-    """By the older copy it was given to web2. web1 has another one, and no name of it leads to the other one's for a moment."""
+    """Leave an address to web2, whose node has it, and give web1 another one: no name of web1 leads to web2's for a moment."""
     theirs = has(site, "web2", 0)
     reports = (running(site, "web2"), running(site, "web1"))
     put_back(site, theirs, reports=reports if together else ())
@@ -78,7 +78,7 @@ def test_one_that_rests_is_whose_its_node_says(site: Site) -> None:
 
 
 def test_a_guest_that_is_gone_since_has_nothing_left(site: Site) -> None:
-    """Its placement goes with its only address."""
+    """Remove the placement of a guest that is gone since, with its only address."""
     site.says(0, uuid(site, "web1"), "")
     put_back(site, has(site, "web2", 0))
     site.says(0, uuid(site, "web2"), "running")
@@ -88,7 +88,7 @@ def test_a_guest_that_is_gone_since_has_nothing_left(site: Site) -> None:
 
 
 def test_a_guest_whose_cluster_was_renamed_keeps_its_address(site: Site) -> None:
-    """Its node says the name of then, or of now: it is the same guest."""
+    """Keep the address of a guest whose cluster was renamed: it is the same guest, by whichever name its node knows the cluster."""
     before = given(site)
     put_back(site, {**has(site, "web1", 0), "cluster": "gnt.example.com"})
     assert given(site) == before and site.local.view.get(keys.confirmed(NODES[0])).had == ()

@@ -252,7 +252,7 @@ def test_nothing_is_left_where_the_last_address_of_a_guest_was_released_twice(si
 
 
 def test_what_an_older_version_has_left_goes_too(site: Site) -> None:
-    """It has left placements without any endpoint."""
+    """Remove a placement without any endpoint, as an older version has left."""
     site.store.commit((), (Put(keys.placement("", "web9"), dump(Placement("", "web9", 7))),))
     site.local.catch_up()
     site.passes(61)

@@ -267,7 +267,7 @@ def test_a_node_that_goes_on_after_its_lease_was_away_is_refuted(site: Site) -> 
 
 @pytest.mark.parametrize("says", ["", "stopped"])
 def test_its_own_word_that_it_has_the_guest_no_more_ends_it(site: Site, says: str) -> None:
-    """Follow its next migration, also where the source dies in that before it has said anything."""
+    """Follow the next migration of a guest whose refuted node has given it up, also where the source dies before it has said anything."""
     nic = taken(site)
     goes_on(site, 15, 0, 1)
     assert site.names() == AT_0 and refuted(site) == [1]

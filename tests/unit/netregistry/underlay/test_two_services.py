@@ -1,4 +1,4 @@
-"""Two services over one store: a step that one takes rests on what all nodes have said, also to the other one a moment before."""
+"""Run two services over one store: a step of one rests on what all nodes have said, also to the other one a moment before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AT_0 = {"web1.console": 0}
 
 
 class Two(Site):
-    """A site whose first service has not heard yet what comes to the ``other`` one."""
+    """Make a site whose first service has not heard yet what nodes tell the ``other`` one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def site() -> Two:
 
 
 def test_a_guest_that_is_gone_here_and_runs_there_keeps_its_name(site: Two) -> None:
-    """Nobody has announced that it comes, so the first word changes no endpoint."""
+    """Keep the name of a guest that is gone here and runs there: nobody announced that it comes, so the first word changes no endpoint."""
     site.tells_other(1, "running")
     site.tells_this(0, "")
     assert site.names() == AT_0
@@ -52,7 +52,7 @@ def test_a_guest_that_is_gone_here_and_runs_there_keeps_its_name(site: Two) -> N
 
 
 def test_a_guest_that_is_back_at_its_node_and_does_not_come_any_more_keeps_its_name(site: Two) -> None:
-    """A migration fails that its source took for done: that has the guest again, and its word changes nothing."""
+    """Keep the name of a guest whose migration failed after its source took it for done: the source has the guest again."""
     site.says(1, site.web, "incoming")
     site.says(0, site.web, "")
     site.other.local.catch_up()

@@ -219,7 +219,7 @@ FORMER = wanted(9, {})._replace(former=True)
 
 @pytest.mark.parametrize("mark", [Mark(OWNER, EPOCH, 8), Mark(OWNER, "ffffffff", 8), Mark(PREFIX, EPOCH, 9), None])
 def test_what_others_have_in_a_zone_of_before_stays(mark: Mark | None) -> None:
-    """Nobody can tell what is ours there but by the prefix; what others have put beside it is not touched either."""
+    """Keep the records of others in a former zone: only the prefix tells which names are ours."""
     assert plan(There(mark, {**OTHERS, WEB: Entry(ONE, 60, ("A",))}), FORMER) == ((Change(WEB, ""),),)
 
 
@@ -232,7 +232,7 @@ def test_a_zone_of_before_that_is_still_ours_is_marked_as_empty() -> None:
     "found", [There(None, OTHERS), There(Mark("another", EPOCH, 99), OTHERS), There(None, OTHERS, (), "CNAME records"), There(None, {})]
 )
 def test_a_zone_of_before_that_is_somebody_elses_is_left_as_it_is(found: There, names: dict[str, str]) -> None:
-    """Nothing of ours is there, so that nobody has to wait for it, and nothing comes there."""
+    """Send nothing to a former zone in which nothing is ours: nobody has to wait for it."""
     assert planned("s", found, FORMER._replace(names=names), False).messages == ()
 
 
@@ -301,6 +301,6 @@ def test_an_address_that_its_node_has_no_more_is_held_for_nobody(after: str, sta
 
 
 def test_a_zone_of_somebody_elses_is_not_taken_while_names_are_held() -> None:
-    """Refuse it as ever: with a mark it would be ours, and emptied behind the minute."""
+    """Refuse a zone of somebody else's while names are held, too: a mark would make it ours, and it would be emptied after the minute."""
     found = there(None, {WEB: "2001:db8::7"})
     assert "holds 1 names" in refused(found, wanted(1, {})._replace(unheard=Unheard.of((), (), ())))

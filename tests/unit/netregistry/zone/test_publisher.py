@@ -73,7 +73,7 @@ def test_what_was_changed_by_hand_is_found_by_the_next_reading(site: Site, serve
 
 
 def test_a_mark_that_is_as_it_should_be_is_all_that_is_looked_at(site: Site, server: MockNameServer) -> None:
-    """Each move that is done says the same, so that nothing is asked for meanwhile."""
+    """Look only at the mark while it is right. Each move that is done confirms it, so that nothing is asked for meanwhile."""
     bad = f"web_1.console.{ZONE}"
     site.publisher.bring("a", want(1, {WEB: ONE, bad: ONE}))
     wanted = want(2, {WEB: TWO, bad: ONE})
@@ -91,7 +91,7 @@ def test_a_mark_that_is_as_it_should_be_is_all_that_is_looked_at(site: Site, ser
 
 @pytest.mark.parametrize("mark", [None, Mark(OWNER, "first", 1), Mark(OWNER, "first", 2, 1), Mark(OWNER, "before", 9)])
 def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server: MockNameServer, mark: Mark | None) -> None:
-    """It comes back empty, from a snapshot, or in the middle of something, while no name changes."""
+    """Notice a name server that comes back empty, from a snapshot, or in the middle of a change, while no name changes."""
     wanted = want(2, {WEB: TWO, DB: ONE})
     site.publisher.bring("a", wanted)
     server.mark, server.entries = mark, {WEB: Entry(ONE, 60)} if mark else {}
@@ -105,7 +105,7 @@ def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server:
 
 
 def test_what_a_server_has_lost_is_told_though_it_cannot_be_brought_back(site: Site, server: MockNameServer) -> None:
-    """Until it is noted: it answers with addresses of before, which are not to go meanwhile."""
+    """Report what a server has lost until that is noted: the server answers with addresses of before, which may not go meanwhile."""
 
     def send(zone: str, message: Message) -> bool:
         raise HostRefused("may the TSIG key update it?")

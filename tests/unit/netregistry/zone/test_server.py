@@ -68,7 +68,7 @@ def test_a_zone_without_a_mark_is_to_have_none() -> None:
 @pytest.mark.parametrize("longest", [1, 20, 63])
 @pytest.mark.parametrize("labels", [1, 3, 120])
 def test_no_message_of_a_plan_is_larger_than_one_can_be(labels: int, longest: int) -> None:
-    """Any node may give its instances names as long as names can be; others are in the same messages."""
+    """Send no message that is too large, though any node may give its instances names as long as names can be, beside others' names."""
     chance, names, entries = random.Random(f"{labels} {longest}"), dict[str, str](), dict[str, Entry]()
     for number in range(3000):
         parts = [f"{number:x}-{place:x}".ljust(longest, "a")[:63] for place in range(labels)]
