@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from netregistry.zone.unheard import Unheard
 
 ATTEMPTS = 20  #: of a commit that reports keep on overtaking
+WAKING = frozenset(("zones", keys.UNDERLAY))  #: kinds of keys by which something else is to be published
 
 
 class Naming:
@@ -41,10 +42,14 @@ class Naming:
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""
         if not self._opening(view):
+            waking = WAKING
             self._changed.clear()
-        elif batch is not None:
-            self._changed |= {change.key.split("/", 2)[2] for change in batch.changes if keys.kind(change.key) == "names"}
-        if batch is None or any(keys.kind(change.key) in ("zones", keys.UNDERLAY) for change in batch.changes):
+        else:
+            waking = WAKING | {"confirmed"}  # a node has spoken, for which names were held
+            for change in batch.changes if batch is not None else ():
+                if keys.kind(change.key) == "names":
+                    self._changed.add(change.key.split("/", 2)[2])
+        if batch is None or any(keys.kind(change.key) in waking for change in batch.changes):
             self.wake()
 
     def settle(self) -> None:
