@@ -62,6 +62,18 @@ class Site(Registry):
             response = self.report(self.who[number], underlay=there)
             assert response.status == 200, response
 
+    def moved(self, instance: str = "web1") -> str:
+        """Let a guest move from node 0 to node 1, where its name leads then; give its NIC."""
+        nic = self.guest(instance)
+        self.says(0, nic, "running")
+        self.confirms(0)
+        self.says(1, nic, "incoming")
+        self.confirms(1)
+        self.says(1, nic, "running")
+        self.says(0, nic, "")
+        assert self.names() == {f"{instance}.console": 1}
+        return nic
+
     def loses(self, number: int) -> None:
         """Let a node say that none of its endpoints is there: their device is down, or somebody has deleted them for good."""
         there = {"generation": self.told(number)["generation"], "addresses": [self.prefix(number).itself]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from netregistry.model import keys
 from tests.support.registry import NODES
 from tests.support.sample import sample
 from tests.support.sim import Sim
+from tests.support.sync_agent import Agent
 from tests.support.tls import Secured, secured
 from tests.support.underlay_agent import SITE, Place, given
 
@@ -29,6 +32,15 @@ def joined(service: Secured) -> Credentials:
     return one
 
 
+@contextlib.contextmanager
+def holding(place: Place, service: Secured, one: Credentials) -> Iterator[Agent]:
+    """Run the node's agent, which has put its /64 up."""
+    with place.running(service.local, one.places()) as agent:
+        agent.until(lambda: place.there == [OWN], "it has its /64")
+        place.in_step()
+        yield agent
+
+
 def forgets(client: Client) -> None:
     client.change("DELETE", f"nodes/{NODES[0]}", force=True)
 
@@ -37,9 +49,8 @@ def test_a_node_that_was_off_gives_its_prefix_up_when_it_comes_back(place: Place
     """Give the /64 of a forgotten node to another one after its quarantine, and tell the forgotten node once to give it up."""
     with secured(tmp_path) as service:
         one = joined(service)
-        with place.running(service.local, one.places()) as agent:
-            agent.until(lambda: place.there == [OWN], "it has its /64")
-            place.in_step()
+        with holding(place, service, one):
+            pass
         forgets(service.local.client())
         with place.running(service.local, one.places()) as agent:
             agent.until(lambda: place.there == [], "it gives its /64 up")
@@ -53,9 +64,7 @@ def test_a_node_that_was_off_gives_its_prefix_up_when_it_comes_back(place: Place
 def test_a_node_that_is_connected_gives_it_up_at_once(place: Place, tmp_path: Path, _turn: int) -> None:
     with secured(tmp_path) as service:
         one = joined(service)
-        with place.running(service.local, one.places()) as agent:
-            agent.until(lambda: place.there == [OWN], "it has its /64")
-            place.in_step()
+        with holding(place, service, one) as agent:
             forgets(service.local.client())
             agent.until(lambda: place.there == [], "it gives its /64 up")
             agent.until(lambda: not agent.sync.machine.line.stream, "its stream is cut")
@@ -67,9 +76,7 @@ def test_a_node_whose_certificate_was_revoked_keeps_it(place: Place, tmp_path: P
     """Keep the /64 of a node whose certificate was revoked: a lost key is no reason to take it away, and the node joins again."""
     with secured(tmp_path) as service:
         one = joined(service)
-        with place.running(service.local, one.places()) as agent:
-            agent.until(lambda: place.there == [OWN], "it has its /64")
-            place.in_step()
+        with holding(place, service, one) as agent:
             service.local.client().change("POST", "certificates/revoke", {"role": "node", "name": NODES[0]})
             agent.until(lambda: "is revoked" in agent.sync.machine.line.reason, "it is told so")
             agent.passes(1.0)
@@ -79,9 +86,7 @@ def test_a_node_whose_certificate_was_revoked_keeps_it(place: Place, tmp_path: P
 def test_a_node_that_was_forgotten_and_joins_again_has_a_prefix_again(place: Place, tmp_path: Path) -> None:
     with secured(tmp_path) as service:
         one = joined(service)
-        with place.running(service.local, one.places()) as agent:
-            agent.until(lambda: place.there == [OWN], "it has its /64")
-            place.in_step()
+        with holding(place, service, one) as agent:
             forgets(service.local.client())
             agent.until(lambda: place.there == [], "it gives its /64 up")
         service.local.until(lambda: keys.reports(NODES[0]) not in service.local.everything())

@@ -44,17 +44,6 @@ def site() -> Clocked:
     return Clocked()
 
 
-def moved(site: Clocked) -> None:
-    """Let a guest move from node 0 to node 1."""
-    nic = site.guest("web1")
-    site.says(0, nic, "running")
-    site.confirms(0)
-    site.says(1, nic, "incoming")
-    site.confirms(1)
-    site.says(1, nic, "running")
-    site.says(0, nic, "")
-
-
 def resting(site: Clocked) -> list[float]:
     """Give until when the endpoint on node 0 rests, and the /64 of node 2, of those that do."""
     placement, prefix = site.placement("web1"), site.local.view.get(keys.prefix(NODES[2]))
@@ -66,7 +55,7 @@ def resting(site: Clocked) -> list[float]:
 def test_nothing_rests_until_a_time_that_is_not_yet(site: Clocked, years: float) -> None:
     ahead = years * 365 * 86400.0
     site.jumps(ahead)
-    moved(site)
+    site.moved()
     site.do("node.forget", NODES[2], {"force": True})
     site.goes(120)
     site.jumps(-ahead)
@@ -81,7 +70,7 @@ def test_nothing_rests_until_a_time_that_is_not_yet(site: Clocked, years: float)
 
 def test_a_shorter_setting_is_of_what_rests_already(site: Clocked) -> None:
     site.do("underlay.init", "", {"prefix": SITE, "minimum_age": 86400})
-    moved(site)
+    site.moved()
     site.do("node.forget", NODES[2], {"force": True})
     site.goes(300)
     assert len(resting(site)) == 2
@@ -94,7 +83,7 @@ def test_a_shorter_setting_is_of_what_rests_already(site: Clocked) -> None:
 
 def test_one_that_ends_within_the_setting_stays_as_it_is(site: Clocked) -> None:
     site.jumps(50)
-    moved(site)
+    site.moved()
     site.do("node.forget", NODES[2], {"force": True})
     site.jumps(-50)
     before = resting(site)

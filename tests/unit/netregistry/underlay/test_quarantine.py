@@ -21,19 +21,6 @@ def site() -> Site:
     return Site()
 
 
-def moved(site: Site) -> str:
-    """Let a guest move from node 0 to node 1, where its name leads now."""
-    nic = site.guest("web1")
-    site.says(0, nic, "running")
-    site.confirms(0)
-    site.says(1, nic, "incoming")
-    site.confirms(1)
-    site.says(1, nic, "running")
-    site.says(0, nic, "")
-    assert site.names() == {"web1.console": 1}
-    return nic
-
-
 def first(site: Site) -> Endpoint | None:
     """Give the endpoint on node 0."""
     placement = site.placement("web1")
@@ -53,7 +40,7 @@ def addresses(site: Site, number: int) -> list[str]:
 
 
 def test_it_stays_for_its_time_and_goes_when_that_is_confirmed(site: Site) -> None:
-    moved(site)
+    site.moved()
     for seconds in (1, RESTS - 2):
         site.passes(seconds)
         each = first(site)
@@ -70,7 +57,7 @@ def test_it_stays_for_its_time_and_goes_when_that_is_confirmed(site: Site) -> No
 
 def test_a_report_from_before_is_no_confirmation(site: Site) -> None:
     """Another address may have been removed by somebody: only who was told to remove it says that it may be forgotten."""
-    moved(site)
+    site.moved()
     before = site.told(0)["generation"]
     site.report(site.who[0], underlay={"generation": before, "addresses": []})
     site.passes(1)
@@ -111,7 +98,7 @@ def test_every_name_server_has_the_zone_without_it_and_the_ttl_is_over(site: Sit
 def test_after_a_restore_nobody_knows_what_a_name_server_has(site: Site) -> None:
     """Wait until it has the zone in this epoch: the copy may be of before it was told names that it has still."""
     publishes(site, ns1=0)
-    moved(site)
+    site.moved()
     publishes(site, ns1=3)
     site.local.view.epoch = "second"
     site.passes(1)
@@ -127,7 +114,7 @@ def test_after_a_restore_nobody_knows_what_a_name_server_has(site: Site) -> None
 
 def test_a_name_server_that_is_no_more_holds_nothing_up(site: Site) -> None:
     publishes(site, ns1=0)
-    moved(site)
+    site.moved()
     site.passes(1)
     site.passes(2 * RESTS)
     assert first(site).state == "retired"  # type: ignore[union-attr]
@@ -141,7 +128,7 @@ def test_nothing_ends_by_a_clock_that_has_jumped() -> None:
     passed = [0.0]
     site = Site()
     site.local.leader._steady = type(site.local.leader._steady)(site.local.core.now, lambda: passed[0])
-    moved(site)
+    site.moved()
     site.passes(1)
     passed[0] += 1
     site.time += 86400 * 365
@@ -158,7 +145,7 @@ def test_nothing_ends_by_a_clock_that_has_jumped() -> None:
 def test_a_forgotten_node_frees_its_prefix_behind_its_endpoints(site: Site) -> None:
     """Nobody can confirm that they are gone; but name servers may lead there still."""
     publishes(site, ns1=0)
-    moved(site)
+    site.moved()
     site.do("node.forget", NODES[0], {"force": True})
     site.passes(1)
     site.passes(10 * RESTS)
@@ -172,7 +159,7 @@ def test_a_forgotten_node_frees_its_prefix_behind_its_endpoints(site: Site) -> N
 
 def test_release(site: Site) -> None:
     """An operator ends it: its node removes it now; once more, and nobody waits for the node."""
-    moved(site)
+    site.moved()
     each = first(site)
     assert each is not None
     lives = next(one.address for one in site.placement("web1").endpoints if one.live)  # type: ignore[union-attr]
@@ -188,7 +175,7 @@ def test_release(site: Site) -> None:
 
 
 def test_release_of_a_prefix(site: Site) -> None:
-    moved(site)
+    site.moved()
     itself = site.prefix(0).prefix.removesuffix("/64")
     assert site.refused("underlay.release", itself)["kind"] == "in-use"
     site.do("node.forget", NODES[0], {"force": True})
@@ -208,7 +195,7 @@ def test_a_generation_of_a_time_to_come(site: Site, generation: int) -> None:
 
 def test_a_registry_that_was_restored_gives_no_address_twice(site: Site) -> None:
     """The copy is older than the last address that was given: its node says so before it gets another one."""
-    nic, other = moved(site), site.guest("web2")
+    nic, other = site.moved(), site.guest("web2")
     site.says(0, nic, "incoming")
     site.confirms(0)
     lost = [each for each in addresses(site, 0) if site.prefix(0).number_of(each) == FIRST + 1]
