@@ -23,6 +23,7 @@ class Row(NamedTuple):
     steps: str
     why: str
     by_chance: bool = False  #: it happens in some runs only, or in some of the steps
+    again: bool = False  #: it is told once more, so only behind a step in which the simulated node has told it
 
     def holds(self, test: str, step: str) -> bool:
         return bool(re.fullmatch(self.tests, test) and re.fullmatch(self.steps, step))
@@ -106,9 +107,10 @@ TABLE: Sequence[Row] = (
             REAL,
             (how, (("index", tap),)),
             tests,
-            "end",
+            ".*",
             "ovs-vswitchd puts limits on a device once more when it has written down what it has done",
             by_chance=True,
+            again=True,
         )
         for how in ("Gone", "Changed")
         for tap, tests in (

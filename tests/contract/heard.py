@@ -148,6 +148,7 @@ class Recorder:
         self._open = True
         self._names: dict[int, str] = {}
         self._late = frozenset[Told]()
+        self._told = frozenset[Told]()  #: by the simulated node, in the steps before
         self._up = dict[Told, float]()  #: devices that were told of, and when: see PATIENCE
         self.steps: list[Step] = []
         self.differences: list[str] = []
@@ -186,6 +187,7 @@ class Recorder:
             again = {event for event, told in self._up.items() if now - told <= PATIENCE * slowness()}
             self._compare(what, name, REAL, heard - expected.events - self._late - again)
             self._late |= expected.events & LATE
+            self._told |= expected.events
             self._up |= {event: now for event in expected.events if _of_device(event)}
         self.steps.append(Step(name, frozenset(heard)))
 
@@ -202,7 +204,7 @@ class Recorder:
     def _compare(self, what: str, name: str, side: str, alone: Set[Told]) -> None:
         """``alone``: what only one ``side`` tells."""
         for row in TABLE:
-            if row.side == side and row.holds(self._test, name):
+            if row.side == side and row.holds(self._test, name) and (not row.again or row.event in self._told):
                 self._needless[row] = self._needless.get(row, True) and row.event not in alone
                 alone = alone - {row.event}
         self.differences += [f"{what}: only {side} tells {each}" for each in sorted(alone, key=repr)]
