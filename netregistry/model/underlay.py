@@ -311,10 +311,14 @@ class Published(NamedTuple):
 
 
 class Zone(NamedTuple):
-    """The names below one zone, as a whole. ``generation``: advanced by each change of one."""
+    """The names below one zone, as a whole. ``generation``: advanced by each change of one.
+
+    ``epochs``: earlier ones in which it was published.
+    """
 
     generation: int = 0
     published: tuple[Published, ...] = ()
+    epochs: tuple[str, ...] = ()
 
     def behind(self, epoch: str, generation: int | None = None) -> tuple[Published, ...]:
         """Give the servers of which nobody knows in an epoch that they have it as it is, or as it was up to a generation."""

@@ -81,11 +81,11 @@ class Naming:
         behind = [zone for zone, each in others.items() if any(one.server == server for one in each.behind(view.epoch))]
         if underlay is None:
             return ()
-        made = ((zone, others[zone].generation, published.names(view, zone, self._virtual)) for zone in behind)
+        made = ((zone, others[zone], published.names(view, zone, self._virtual)) for zone in behind)
         whose, ttl, prefix, unheard = published.registry_id(view), underlay.ttl, underlay.prefix, self._unheard(view)
         return tuple(
-            Wanted(zone, whose, view.epoch, generation, names, ttl, prefix, former=True, unheard=unheard)
-            for zone, generation, names in made
+            Wanted(zone, whose, view.epoch, there.generation, names, ttl, prefix, former=True, unheard=unheard, before=there.epochs)
+            for zone, there, names in made
         )
 
     def published(self, found: Published) -> None:
@@ -98,8 +98,8 @@ class Naming:
     def _made(self, view: View, underlay: Underlay) -> Wanted:
         zone: Zone = view.get(keys.zone(underlay.zone)) or Zone()
         given = self._given
-        whose = published.registry_id(view)
-        made = Wanted(underlay.zone, whose, view.epoch, zone.generation, {}, underlay.ttl, underlay.prefix, unheard=self._unheard(view))
+        whose, ttl, prefix, unheard = published.registry_id(view), underlay.ttl, underlay.prefix, self._unheard(view)
+        made = Wanted(underlay.zone, whose, view.epoch, zone.generation, {}, ttl, prefix, unheard=unheard, before=zone.epochs)
         if given is None or given._replace(names={}) != made:
             same = given is not None and (given.zone, given.mark) == (made.zone, made.mark)
             names = given.names if given is not None and same else published.names(view, underlay.zone, self._virtual)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 LONGEST_ID = 16  #: characters
+MOST_EPOCHS = 100  #: earlier ones that are remembered
 
 
 def names(view: View, zone: str, virtual: bool = False) -> dict[str, str]:
@@ -109,7 +110,9 @@ def servers(view: View, those: Iterable[str], now: float) -> Commit | None:
         there = [server for server in servers if zone == wanted or server in were]
         after = tuple(known.get(server) or Published(server, -1, now, view.epoch) for server in there)
         if set(after) != set(before.published):
-            changed[zone] = before._replace(published=after)
+            ended = (each.epoch for each in before.published if each.epoch not in ("", view.epoch))
+            epochs = tuple(dict.fromkeys((*before.epochs, *ended)))[-MOST_EPOCHS:]
+            changed[zone] = before._replace(published=after, epochs=epochs)
     return _put(view, changed) if changed else None
 
 

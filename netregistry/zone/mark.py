@@ -15,29 +15,39 @@ if TYPE_CHECKING:
 
 LABEL = "_generation"
 WORD = "netcommon"
-FIELDS = ("registry", "epoch", "generation", "part")
+FIELDS = ("registry", "epoch", "generation", "part", "over")
 LONGEST = 20  #: digits of a number
 UNUSUAL = frozenset('"\\')  #: characters that a zone file escapes
 
 
 class Mark(NamedTuple):
-    """Tell whose a zone is (``owner``: which registry's), of which of its epochs, and how far."""
+    """Tell whose a zone is (``owner``: which registry's), of which of its epochs, and how far.
+
+    ``over``: from which epoch the zone was taken, "" for none: by that a service of that epoch tells a living copy from a snapshot.
+    """
 
     owner: str
     epoch: str
     generation: int
     part: int = 0
+    over: str = ""
 
     @property
     def strings(self) -> tuple[str, ...]:
         """Give the TXT record's strings."""
         said = tuple(f"{name}={value}" for name, value in zip(FIELDS, self, strict=True))
-        return (WORD, *(said if self.part else said[:-1]))
+        return (WORD, *said[:3], *(each for each, value in zip(said[3:], self[3:], strict=True) if value))
 
     @property
     def text(self) -> str:
         """Give the TXT record in a zone file's spelling."""
         return " ".join(f'"{each}"' for each in self.strings)
+
+    def behind(self, there: Mark | None) -> Mark:
+        """Give it as it takes the place of another one; what was taken over stays said as long as the epoch lasts."""
+        if there is None:
+            return self
+        return self._replace(over=there.over if there.epoch == self.epoch else there.epoch)
 
 
 def read(strings: Sequence[str]) -> Mark | None:
@@ -46,7 +56,7 @@ def read(strings: Sequence[str]) -> Mark | None:
     if not {"registry", "epoch", "generation"} <= said.keys():
         return None
     try:
-        mark = Mark(said["registry"], said["epoch"], _number(said["generation"]), _number(said.get("part", "0")))
+        mark = Mark(said["registry"], said["epoch"], _number(said["generation"]), _number(said.get("part", "0")), said.get("over", ""))
     except ValueError:
         return None
     plain = all(each.isascii() and each.isprintable() and not UNUSUAL & set(each) for each in strings)

@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     ``owner``: which registry's it is, the same after a restore or a move. ``names`` is not changed after it was given; for one generation
     it is the same object. ``prefix``: in which all addresses are; a mark that has this for its owner is of an older version, and ours.
     ``former``: the zone was the registry's before, and may be somebody else's by now: only what leads into the prefix is ours there.
-    ``unheard``: which names stay as they are at the server for now; None: none.
+    ``unheard``: which names stay as they are at the server for now; None: none. ``before``: epochs that the registry had earlier.
     """
 
     zone: str
@@ -48,6 +48,7 @@ class Wanted(NamedTuple):
     prefix: str = ""
     former: bool = False
     unheard: Unheard | None = None
+    before: tuple[str, ...] = ()
 
     @property
     def about(self) -> Wanted:
@@ -142,13 +143,14 @@ def planned(server: str, there: There, wanted: Wanted, known: bool) -> Plan:
         _nobodys(server, there, wanted, changes)
     due = [each for each in changes if not _is_held(there, wanted, each)]
     held = len(changes) - len(due)
-    first = mark.part if mark is not None and mark._replace(part=0) == wanted.mark else 0
-    if not due and (mark == wanted.mark or (held and first)):
+    end = wanted.mark.behind(mark)
+    first = mark.part if mark is not None and mark._replace(part=0) == end else 0
+    if not due and (mark == end or (held and first)):
         return Plan((), tuple(refused), held=held)
     parts = list(_parts(due)) or [()]
     messages, before = [], mark
     for number, part in enumerate(parts, 1):
-        after = wanted.mark if number == len(parts) and not held else wanted.mark._replace(part=first + number)
+        after = end if number == len(parts) and not held else end._replace(part=first + number)
         messages.append(Message(before, after, part, wanted.ttl))
         before = after
     return Plan(tuple(messages), tuple(refused), tuple(_others(due)), held)
@@ -182,10 +184,12 @@ def _ours(server: str, there: There, wanted: Wanted, known: bool) -> None:
             f"give this one a zone of its own, or, if that one is no more, empty the zone, its mark {name_of(zone)} too",
         )
     if mark.epoch != wanted.epoch:
-        if known:
+        # what was ours, of an epoch that we had before, and not taken from us since: the server has come back from a snapshot
+        if known and (mark.over == wanted.epoch or mark.epoch not in wanted.before):
             raise HostRefused(
                 f"{where} is published by another copy of this registry, of epoch {escaped(mark.epoch)}; this one has {wanted.epoch}",
-                "end the service of the one that is not to count; netcommon registry status shows its epoch",
+                "end the service of the one that is not to count; netcommon registry status shows its epoch; if there is none, the server"
+                " came back from a snapshot: systemctl restart netcommon-registry",
             )
     elif mark.generation > wanted.generation:
         raise HostRefused(

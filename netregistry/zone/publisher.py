@@ -132,11 +132,11 @@ class Publisher:
         self._closed = True
 
     def _compare(self, server: str, wanted: Wanted, mark: Mark | None) -> None:
-        """Note where a server has less than it had: nobody is to count on it until it has been brought to that again."""
+        """Note where a server has less than it had, or what another one has put there: nobody is to count on it until it is ours again."""
         had = self._had.get((server, wanted.zone))
         if had is None or had.epoch != wanted.epoch or wanted.former:  # in a zone of before there need be no mark
             return
-        if mark is None or (mark.epoch == had.epoch and mark.generation < had.generation):
+        if mark is None or mark[:2] != had[:2] or mark.generation < had.generation:
             del self._had[server, wanted.zone]
             self._lost[server, wanted.zone] = Published(server, wanted.zone, -1)
 

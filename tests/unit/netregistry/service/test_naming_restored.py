@@ -13,7 +13,7 @@ from netregistry.service.registry import Registry as Service
 from netregistry.stores.base import Item, Put
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.underlay.healing import WAIT
-from netregistry.zone.publisher import Publisher
+from netregistry.zone.publisher import LOOK, Publisher
 from tests.support.registry import Registry, node
 from tests.support.service import Lines
 from tests.support.underlay import ZONE, Site
@@ -37,7 +37,11 @@ class Serving:
         wanted = self.naming.wanted()
         assert wanted is not None
         if self.publisher.due("a", wanted):
-            self.naming.published(self.publisher.bring("a", wanted))
+            found = self.publisher.bring("a", wanted)
+            for lost in self.publisher.lost("a"):
+                self.naming.published(lost)
+                self.publisher.told(lost)
+            self.naming.published(found)
         self.site.local.catch_up()
         self.seen.append(self.names)
 
@@ -195,6 +199,28 @@ def test_another_service_of_the_same_epoch_waits_no_more(world: World) -> None:
     again.turn()
     wanted = again.naming.wanted()
     assert wanted is not None and wanted.unheard is None and sorted(again.names.values()) == sorted(world.copied.values())
+
+
+def test_a_server_that_comes_back_from_a_snapshot_of_before_the_restore_is_brought_back(world: World) -> None:
+    """Bring a server back that had the zone in this epoch, and has it as in an earlier one: no other copy does that."""
+    server, site = world.serving.server, world.site
+    snapshot = server.mark, dict(server.entries)
+    world.hears(0, 1, 2)
+    for _ in range(int(WAIT) + 2):
+        world.serving.turn()
+    site.says(0, world.web3, "running", mode="routed")
+    site.confirms(0)
+    site.says(2, world.web3, "")
+    world.serving.turn()
+    moved, zone = world.serving.names, site.local.view.get(keys.zone(ZONE))
+    assert moved["web3.console"] != world.right["web3.console"] and zone.epochs == ("first",)
+    since = zone.published[0].time
+    server.mark, server.entries = snapshot
+    for _ in range(int(LOOK) + 1):
+        world.serving.turn()
+    assert world.serving.names == moved and world.serving.noted
+    zone = site.local.view.get(keys.zone(ZONE))
+    assert zone.published[0].time > since, "what is retired waits from then on"
 
 
 def test_a_registry_that_was_never_restored_does_not_wait() -> None:

@@ -9,7 +9,17 @@ from netregistry.zone.mark import Mark, name_of, read
 OURS = Mark("fd00:1:2::/48", "0a1b2c3d", 57)
 
 
-@pytest.mark.parametrize("mark", [OURS, OURS._replace(part=3), OURS._replace(generation=0), OURS._replace(generation=2**63)])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        OURS,
+        OURS._replace(part=3),
+        OURS._replace(over="0a1b2c3c"),
+        OURS._replace(part=3, over="0a1b2c3c"),
+        OURS._replace(generation=0),
+        OURS._replace(generation=2**63),
+    ],
+)
 def test_what_is_written_is_read(mark: Mark) -> None:
     assert read(mark.strings) == mark
 
@@ -17,6 +27,7 @@ def test_what_is_written_is_read(mark: Mark) -> None:
 def test_its_text_is_of_a_zone_file() -> None:
     assert OURS.text == '"netcommon" "registry=fd00:1:2::/48" "epoch=0a1b2c3d" "generation=57"'
     assert OURS._replace(part=2).text.endswith(' "generation=57" "part=2"')
+    assert OURS._replace(part=2, over="0a1b2c3c").text.endswith(' "generation=57" "part=2" "over=0a1b2c3c"')
     assert name_of("u.example.net") == "_generation.u.example.net"
 
 
@@ -33,6 +44,8 @@ def test_its_text_is_of_a_zone_file() -> None:
         (*OURS.strings[:-1], "generation=\u0665"),
         (*OURS.strings[:-1], "generation=" + "9" * 5000),
         (*OURS.strings, "part=0"),
+        (*OURS.strings, "over="),
+        (*OURS.strings, "over=0a1b2c3c", "part=2"),
         (*OURS.strings, "more"),
         ("other", *OURS.strings[1:]),
         ("netcommon", 'registry=a"b', *OURS.strings[2:]),

@@ -39,7 +39,7 @@ def plan(found: There, want: Wanted) -> tuple[tuple[Change, ...], ...]:
     for message in made.messages:
         assert message.before == before
         before = message.after
-    assert before == want.mark
+    assert before == want.mark.behind(found.mark)
     return tuple(message.changes for message in made.messages)
 
 
@@ -190,6 +190,19 @@ def test_another_epoch_is_taken_over_once() -> None:
     found = There(Mark(OWNER, "ffffffff", 100), {WEB: Entry(ONE, 60)})
     assert plan(found, wanted(8, {WEB: TWO})) == ((Change(WEB, TWO),),)
     assert "another copy of this registry, of epoch 'ffffffff'" in refused(found, wanted(8, {WEB: TWO}), known=True)
+
+
+def test_an_epoch_of_before_is_taken_over_again_where_it_has_not_taken_the_zone_from_us() -> None:
+    """Tell a snapshot of before a restore from a copy that lives: what that has taken since says from whom."""
+    want = wanted(8, {WEB: TWO})._replace(before=("eeeeeeee", "ffffffff"))
+    found = There(Mark(OWNER, "ffffffff", 100, 0, "eeeeeeee"), {WEB: Entry(ONE, 60)})
+    (message,) = planned("s", found, want, True).messages
+    assert message.after == Mark(OWNER, EPOCH, 8, 0, "ffffffff")
+    (later,) = planned("s", There(message.after, {WEB: Entry(TWO, 60)}), want._replace(generation=9), True).messages
+    assert later.after == Mark(OWNER, EPOCH, 9, 0, "ffffffff"), "as long as the epoch lasts"
+    living = There(Mark(OWNER, "ffffffff", 100, 0, EPOCH), {WEB: Entry(ONE, 60)})
+    assert "the server came back from a snapshot: systemctl restart" in refused(living, want, known=True)
+    assert "another copy of this registry, of epoch 'dddddddd'" in refused(There(Mark(OWNER, "dddddddd", 100), {}), want, known=True)
 
 
 def test_names_of_others_are_not_taken_for_ours() -> None:

@@ -99,6 +99,7 @@ def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server:
     if mark is not None and mark.epoch != wanted.epoch:
         with pytest.raises(HostRefused, match="another copy of this registry"):
             site.publisher.bring("a", wanted)
+        assert site.publisher.lost("a") == (Published("a", ZONE, -1),), "it leads to where nobody here knows"
         return
     assert site.publisher.bring("a", wanted) == Published("a", ZONE, 2, 2, True)
     assert server.names == wanted.names and server.mark == wanted.mark
@@ -204,6 +205,51 @@ def test_two_copies_of_a_registry_do_not_fight(site: Site, server: MockNameServe
             site.publisher.bring("a", want(6 + epoch_before, {WEB: ONE}))
     assert server.names == {WEB: TWO}
     assert restored.bring("a", want(4, {WEB: THREE}, "second")).changed == 1
+
+
+def test_a_server_that_comes_back_from_a_snapshot_of_before_a_restore_is_brought_back(site: Site, server: MockNameServer) -> None:
+    site.publisher.bring("a", want(5, {WEB: ONE}))
+    snapshot = server.mark, dict(server.entries)
+    restored, wanted = site.service(), want(3, {WEB: TWO}, "second")._replace(before=("first",))
+    restored.bring("a", wanted)
+    server.mark, server.entries = snapshot
+    site.time = LOOK
+    assert restored.bring("a", wanted) == Published("a", ZONE, 3, 1, True)
+    assert server.names == {WEB: TWO} and restored.lost("a") == (Published("a", ZONE, -1),)
+    with pytest.raises(HostRefused, match="another copy of this registry, of epoch 'second'"):
+        site.publisher.bring("a", want(6, {WEB: ONE}))
+
+
+def test_a_copy_of_before_that_lives_and_takes_the_zone_back_is_not_fought(site: Site, server: MockNameServer) -> None:
+    """Refuse the zone that a copy of before has taken when its service began anew: it lives, which a snapshot does not."""
+    site.publisher.bring("a", want(5, {WEB: ONE}))
+    restored, wanted = site.service(), want(3, {WEB: TWO}, "second")._replace(before=("first",))
+    restored.bring("a", wanted)
+    anew = site.service()
+    anew.bring("a", want(5, {WEB: ONE}))
+    for generation in (3, 4):
+        site.time += LOOK
+        with pytest.raises(HostRefused, match="another copy of this registry, of epoch 'first'"):
+            restored.bring("a", wanted._replace(generation=generation))
+    assert restored.lost("a") == (Published("a", ZONE, -1),), "nothing that is retired may go as long as that one's names count"
+    assert server.names == {WEB: ONE} and anew.bring("a", want(6, {WEB: THREE})).changed == 1
+
+
+@pytest.mark.parametrize("first", ["older", "newer"])
+def test_two_copies_do_not_fight_for_a_server_that_is_empty(site: Site, server: MockNameServer, first: str) -> None:
+    """Let the newer copy have a server that has lost its disk, whichever of two that live finds it first."""
+    site.publisher.bring("a", want(5, {WEB: ONE}))
+    restored, wanted = site.service(), want(3, {WEB: TWO}, "second")._replace(before=("first",))
+    restored.bring("a", wanted)
+    server.mark, server.entries = None, {}
+    site.time = LOOK
+    if first == "older":
+        site.publisher.bring("a", want(5, {WEB: ONE}))
+    for _ in range(2):
+        restored.bring("a", wanted)
+        with pytest.raises(HostRefused, match="another copy of this registry, of epoch 'second'"):
+            site.publisher.bring("a", want(5, {WEB: ONE}))
+    assert server.names == {WEB: TWO}
 
 
 def test_a_zone_that_is_changed_all_the_time() -> None:
