@@ -23,6 +23,7 @@ from netregistry.rules import ends
 from netregistry.rules.reports import SETTLING
 from netregistry.steady import JUMP, Steady, written
 from netregistry.stores.base import Delete, Expect, Put
+from netregistry.underlay import healing
 from netregistry.underlay.marks import Marks
 from netregistry.underlay.placing import Placing
 from runtime.errors import NetcommonError
@@ -181,9 +182,9 @@ class Leader:
         return True, next(iter(refused.values()), None)
 
     def _noted_or_swept(self) -> Generator[Effect, Result, bool]:
-        """Note which nodes are gone, and migrations that are over; sweep what is left of forgotten nodes. Tell whether there were any."""
+        """Note a new epoch, nodes that are gone, and migrations that are over; sweep what is left of forgotten nodes. Tell of any."""
         commit = None
-        for commit in islice(chain(self._gone(), self._settled(), self._forgotten()), AT_A_TURN):
+        for commit in islice(chain(self._opened(), self._gone(), self._settled(), self._forgotten()), AT_A_TURN):
             result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
             if isinstance(result, Committed):
                 yield CatchUp(result.revision)
@@ -223,6 +224,11 @@ class Leader:
             whose = f"{instance} of {cluster}" if cluster else instance
             return Refused("unavailable", f"endpoints and names of {whose} stay as they are: {why!r}; {len(self._undone)} instances in all")
         return None
+
+    def _opened(self) -> Iterator[Commit]:
+        """Note that an epoch has begun. It is no request: whatever cannot be read refuses none of it."""
+        if (commit := healing.opened(self._core.view, self._core.now())) is not None:
+            yield commit
 
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 MOST_RESTING = 10_000  #: prefixes in quarantine that are looked at
-UNSURE = frozenset(("prefixes", "strangers"))  #: kinds of keys: one that cannot be read may say any /64
 AT_ONCE = 50  #: prefixes that are given or taken back by one commit
 
 
@@ -124,8 +123,6 @@ def _as_said(draft: Draft, underlay: Underlay, node: str) -> NodePrefix | None:
 
 def _free(draft: Draft, underlay: Underlay) -> Iterator[int]:
     """Give the numbers that no node has or says it has: those that nobody has had first, so that what was given back rests longest."""
-    if any(keys.kind(key) in UNSURE for key in draft.view.unreadable):
-        return  # it may be of any number
     taken = healing.numbers(draft, underlay)
     had: Given = draft.get(keys.GIVEN) or Given()
     highest = max(*taken, had.highest, -1)
@@ -211,8 +208,6 @@ def settle(draft: Draft, part: Part) -> Done:
     view = draft.view
     if view.underlay is None:
         return Done(200, "", {"given": 0, "freed": 0})
-    if _is_anew(view):
-        draft.put(keys.OPENED, Opened(view.epoch, draft.now))
     left = tuple(islice(orphans(view), AT_ONCE))
     for node in left:
         freed(draft, node)
@@ -248,13 +243,19 @@ def _remember(draft: Draft, numbers: Iterable[int]) -> None:
 
 
 def without(view: View) -> Iterator[str]:
-    """Give the nodes that have no prefix, or one that was freed by a service which did not know that they have joined again."""
-    prefixes = view.all("prefixes")
+    """Give the nodes that have one that was freed by a service which did not know that they have joined again, and then those without one.
+
+    So no node that is to be given one waits behind those for which there is none.
+    """
+    prefixes, none = view.all("prefixes"), list[str]()
     for key in view.all("nodes"):
         node = key.partition("/")[2]
         prefix = prefixes.get(keys.prefix(node))
-        if (prefix is None or prefix.freed) and keys.prefix(node) not in view.unreadable:
+        if prefix is not None and prefix.freed:
             yield node
+        elif prefix is None and keys.prefix(node) not in view.unreadable:
+            none.append(node)
+    yield from none
 
 
 def orphans(view: View) -> Iterator[str]:
@@ -278,18 +279,12 @@ def far(view: View, now: float, most: int) -> tuple[str, ...]:
     return view.far(NodePrefix, now + underlay.rests + SLACK, most) if (underlay := view.underlay) is not None else ()
 
 
-def _is_anew(view: View) -> bool:
-    """Tell whether nobody has noted yet that an epoch has begun."""
-    opened: Opened | None = view.get(keys.OPENED)
-    return (opened is None or opened.epoch != view.epoch) and keys.OPENED not in view.unreadable
-
-
 def due(view: View, now: float) -> bool:
     """Tell whether ``settle`` has something to do."""
     underlay = view.underlay
-    if underlay is None or any(keys.kind(key) in UNSURE for key in view.unreadable):
+    if underlay is None:
         return False
-    if _is_anew(view) or next(orphans(view), None) is not None:
+    if next(orphans(view), None) is not None:
         return True
     lacking = next(without(view), None)
     if lacking is None or view.get(keys.prefix(lacking)) is not None:

@@ -10,19 +10,23 @@ from __future__ import annotations
 from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any
 
+from netregistry.draft import Commit
 from netregistry.model import keys
-from netregistry.model.underlay import EACH, FIRST, Endpoint, NodePrefix, Placement
+from netregistry.model.codec import dump
+from netregistry.model.underlay import EACH, FIRST, Endpoint, NodePrefix, Opened, Placement
+from netregistry.stores.base import Expect, Put
 from netregistry.underlay import saga
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from netregistry.draft import Draft
-    from netregistry.model.underlay import Confirmed, Had, Opened, There, Underlay
+    from netregistry.model.underlay import Confirmed, Had, There, Underlay
     from netregistry.view import View
 
 WAIT = 60.0  #: seconds of an epoch in which nodes say which /64s they have, and none is given, at least
 MOST_NAMED = 5  #: nodes that a text names
+UNSURE = frozenset(("prefixes", "strangers", keys.OPENED))  #: kinds of keys: one that cannot be read may say that any /64 is somebody's
 
 
 def numbers(draft: Draft, underlay: Underlay) -> set[int]:
@@ -149,7 +153,7 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     found = [each for each in before.endpoints if each.address not in anothers and _stays(draft, each)]
     known = {each.address for each in found}
     left: dict[str, Confirmed] = {}
-    over = not _waits(draft.get(keys.OPENED), draft.view.epoch, draft.now)
+    over = not opening(draft.view, draft.now)
     for key in draft.members("had", before.cluster, before.instance):
         node, said = key.partition("/")[2], draft.get(key)
         prefix: NodePrefix | None = draft.get(keys.prefix(node))
@@ -209,6 +213,18 @@ def _waits(opened: Opened | None, epoch: str, now: float) -> bool:
     return opened is None or opened.epoch != epoch or 0 < opened.since + WAIT - now <= WAIT
 
 
+def opened(view: View, now: float) -> Commit | None:
+    """Give the commit that notes that an epoch has begun; None where that is noted, or what is noted cannot be read.
+
+    It rests on nothing else: whatever cannot be read, the time that nodes have ends.
+    """
+    key = keys.OPENED
+    there: Opened | None = view.get(key)
+    if view.underlay is None or key in view.unreadable or (there is not None and there.epoch == view.epoch):
+        return None
+    return Commit((Expect(key, view.at(key)),), (Put(key, dump(Opened(view.epoch, now))),))
+
+
 def opening(view: View, now: float) -> bool:
     """Tell whether nodes still have time to say what they have; never for good: what cannot be read says nothing of that."""
     return keys.OPENED not in view.unreadable and _waits(view.get(keys.OPENED), view.epoch, now)
@@ -216,6 +232,8 @@ def opening(view: View, now: float) -> bool:
 
 def withheld(view: View, now: float, get: Callable[[str], Any] | None = None) -> str:
     """Say why no /64 is given that no node says it has; "": they are given. ``get``: reads what is to be written, too."""
+    if unsure := next((key for key in view.unreadable if keys.kind(key) in UNSURE), ""):
+        return f"no /64 is given: what the registry holds at {unsure} cannot be read, and it may be any: netcommon registry restore"
     if _waits((get or view.get)(keys.OPENED), view.epoch, now):
         return "no /64 is given yet: the registry was restored or moved, and nodes have a minute to say which ones they have"
     if missing := view.unheard():

@@ -11,6 +11,7 @@ from netregistry.model.codec import dump
 from netregistry.model.node import Node
 from netregistry.model.underlay import FIRST, NodePrefix
 from netregistry.stores.base import Delete, Put
+from netregistry.underlay import healing
 from tests.support.registry import NODES, Registry, node
 
 SITE = "fd12:3456:789a::/48"
@@ -278,6 +279,23 @@ def test_a_prefix_that_nobody_can_read_gives_no_other(registry: Registry) -> Non
     for _ in range(2):
         registry.passes(1)
     assert prefix(registry, 1) is None and registry.local.view.ledger.number == before
+    why = healing.withheld(registry.local.view, registry.time)
+    assert f"at {keys.prefix(NODES[0])} cannot be read" in why
+
+
+def test_a_prefix_that_nobody_can_read_keeps_no_other_one_from_its_quarantine_or_its_node(registry: Registry) -> None:
+    """Settle what can be read: a forgotten node's /64 is freed, and who has joined again has his own, whoever else can be given none."""
+    registry.do("underlay.init", "", {"prefix": SITE})
+    for number in (0, 1, 2):
+        registry.join(number)
+    second = prefix(registry, 2)
+    assert second is not None
+    away = Put(keys.prefix(NODES[2]), dump(second._replace(freed=registry.time, until=registry.time + 3600)))
+    first = Put(keys.node("00000000-0000-4000-8000-000000000000"), dump(Node("00000000-0000-4000-8000-000000000000", "first")))
+    registry.store.commit((), (Put(keys.prefix(NODES[0]), b"{"), Delete(keys.node(NODES[1])), away, first))
+    registry.passes(1)
+    gone, back = prefix(registry, 1), prefix(registry, 2)
+    assert gone is not None and gone.freed and back is not None and not back.freed
 
 
 def test_who_may(registry: Registry) -> None:

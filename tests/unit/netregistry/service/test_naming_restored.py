@@ -14,7 +14,7 @@ from netregistry.stores.base import Item, Put
 from netregistry.stores.sqlite import SqliteStore
 from netregistry.underlay.healing import WAIT
 from netregistry.zone.publisher import LOOK, Publisher
-from tests.support.registry import Registry, node
+from tests.support.registry import NODES, Registry, node
 from tests.support.service import Lines
 from tests.support.underlay import ZONE, Site
 
@@ -229,6 +229,17 @@ def test_a_registry_that_was_never_restored_does_not_wait() -> None:
     serving.turn()
     wanted = serving.naming.wanted()
     assert wanted is not None and wanted.unheard is None
+
+
+@pytest.mark.parametrize("key", [keys.stranger(NODES[5]), keys.prefix(NODES[5]), keys.GIVEN, keys.LEDGER, keys.reports(NODES[5])])
+def test_whatever_cannot_be_read_names_are_held_for_a_minute_at_most(world: World, key: str) -> None:
+    """Let the time of nodes end also where requests are refused, or no /64 can be given: that is another matter."""
+    world.site.store.commit((), (Put(key, b'{"newer": 1}'),))
+    world.serving.turn()
+    assert world.serving.names == world.right and key in world.site.local.view.unreadable
+    world.serving.turn(WAIT + 1)
+    world.serving.turn()
+    assert sorted(world.serving.names.values()) == sorted(world.copied.values()) and world.serving.noted
 
 
 def test_what_cannot_be_read_of_it_holds_nothing_for_ever(world: World) -> None:

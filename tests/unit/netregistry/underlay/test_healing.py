@@ -229,6 +229,16 @@ def test_an_underlay_begun_after_a_restore_waits_too() -> None:
     assert len(registry.local.view.all("prefixes")) == 1
 
 
+def test_where_nobody_can_read_since_when_nodes_have_time_none_of_them_has_it_for_ever(site: Site) -> None:
+    """Take back what a node has had of a guest of which nobody says anything, though it cannot be read when the minute has begun."""
+    one = had(site, 0, "web1", 3)
+    restored(site, Put(keys.OPENED, b"{"))
+    first_word(site, 0, one)
+    site.passes(1)
+    assert dict(states(site, "web1")).keys() == {one["address"]} and site.local.view.get(keys.confirmed(NODES[0])).had == ()
+    assert f"at {keys.OPENED} cannot be read" in healing.withheld(site.local.view, site.time)
+
+
 @pytest.mark.parametrize("runs", [True, False])
 def test_what_is_of_an_underlay_of_before_is_nothing_in_another_one(runs: bool) -> None:
     """Restore a copy of before the underlay, and begin one with another prefix: no name leads to what a node had of the other one."""
