@@ -41,6 +41,9 @@ class Draft:
         self._expected: dict[str, int] = {}
         self._laid: set[str] = set()  # keys that another part of the commit changes
         self._made = 0
+        # of what is written: the object of which they are, its groups, and its bytes, which are asked for at each step of many
+        self._grouped: dict[str, tuple[Any, frozenset[tuple[str, ...]]]] = {}
+        self._dumped: dict[str, tuple[Any, bytes]] = {}
 
     # -- reading, with what was changed
 
@@ -63,7 +66,13 @@ class Draft:
     def members(self, *group: str) -> list[str]:
         """Give the keys of a group as it will be: netregistry.view.View.members."""
         found = [key for key in self.view.members(*group) if key not in self._after]
-        return found + [key for key, value in self._after.items() if value is not None and group in groups(key, value)]
+        return found + [key for key, value in self._after.items() if value is not None and group in self._groups(key, value)]
+
+    def _groups(self, key: str, value: Any) -> frozenset[tuple[str, ...]]:
+        known = self._grouped.get(key)
+        if known is None or known[0] is not value:
+            known = self._grouped[key] = value, frozenset(groups(key, value))
+        return known[1]
 
     def using(self, what: str) -> tuple[str, ...]:
         """Give the keys of the reports that say that a MAC or an address is in use: netregistry.view.View.using."""
@@ -152,7 +161,13 @@ class Draft:
         """Give the commit of what is no wish of anybody, and has neither history nor number: whoever makes it tests what it changes."""
         tests = tuple(Expect(key, revision) for key, revision in self._expected.items())
         own = ((key, value) for key, value in self._after.items() if key not in self._laid)
-        return Commit(tests, tuple(Delete(key) if value is None else Put(key, dump(value)) for key, value in own))
+        return Commit(tests, tuple(Delete(key) if value is None else Put(key, self._bytes(key, value)) for key, value in own))
+
+    def _bytes(self, key: str, value: Any) -> bytes:
+        known = self._dumped.get(key)
+        if known is None or known[0] is not value:
+            known = self._dumped[key] = value, dump(value)
+        return known[1]
 
     def commit(self, action: str, target: str, status: int, body: Any, asked: str = "") -> Commit:
         """Give the commit, with its entry of the history: of what is wanted. Raises Refused."""

@@ -42,6 +42,7 @@ AT_A_TURN = 40  #: commits of one kind: where thousands of nodes are gone, or of
 TRIMMED = 10  #: commits that cut the history
 CLOCK_KEPT = 600.0  #: seconds from one writing of since when the clock has gone without a jump to the next
 EVERY = 60.0  #: seconds from one look at the history's length to the next
+LONG = 0.5  #: seconds of a turn behind which steps of the underlay wait for the next one
 LOOKED_AT = 500  #: instances at a turn, to see whether a step of the underlay is due
 FORGOTTEN = 5000  #: revisions at a turn: after a start there may be hundreds of thousands
 LONGEST_WAIT = 60.0  #: seconds for which nodes are waited for at most, however the clock is set meanwhile
@@ -198,8 +199,10 @@ class Leader:
             self._due.ended(core.view, core.now(), LOOKED_AT)
         for instance in self._undone:
             self._due.mark(instance)
-        marked = self._due.some(LOOKED_AT)
+        marked, began = self._due.some(LOOKED_AT), core.now()
         for _ in range(AT_A_TURN):
+            if not 0 <= core.now() - began < LONG:
+                return  # each step of a node with thousands of endpoints may take a while
             draft, taken = Draft(core.view, "", who, core.now()), list[tuple[str, str]]()
             placing = Placing(draft, ends=ends)
             while marked and placing.advance(*marked[0]):

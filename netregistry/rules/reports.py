@@ -82,14 +82,12 @@ def reported(view: View, request: str, who: Identity, body: Any, now: float) -> 
         changes.append(Put(keys.LEDGER, dump(view.ledger)))
     if view.underlay is None and keys.UNDERLAY not in view.unreadable:
         changes += following.kept(view, node.uuid, wanted.underlay)
-    if any(isinstance(each, Put) and len(each.value) > LONGEST_VALUE for each in changes):
-        detail = (
-            f"what speaks for guests on this node would have more than {LONGEST_VALUE} bytes: fewer kinds of endpoints, or fewer guests"
-        )
-        raise Refused("too-large", detail)
     commit = Commit(tuple(tests), tuple(changes))
     if view.underlay is not None:
         commit = following.followed(view, request, who, now, commit, reports, wanted.underlay)
+    if any(isinstance(each, Put) and len(each.value) > LONGEST_VALUE for each in commit.changes):
+        detail = f"what speaks, or has spoken, for guests on this node would have more than {LONGEST_VALUE} bytes"
+        raise Refused("too-large", f"{detail}: fewer kinds of endpoints, or fewer guests")
     if commit_size(*commit) > LARGEST:
         raise Refused("too-large", f"the reports would have more than {LARGEST} bytes: report fewer NICs at once")
     return commit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from netregistry.draft import Commit, Draft
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from netregistry.model.history import Identity
     from netregistry.model.underlay import NodePrefix, Said
     from netregistry.view import View
+
+AT_ONCE = 500  #: instances that a node's word of its addresses concerns, and that are looked at with it; the leader looks at the others
 
 
 def said(
@@ -142,11 +145,10 @@ def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
         return []
     draft.expect(key)  # the leader takes what is had from it
     draft.put(key, now)
-    concerned = (draft.get(each) for each in draft.members("placed", node))
-    found = [(each.cluster, each.instance) for each in concerned]
+    found = sight.concerned(draft, node, before, now)
     come = {*now.there.arriving} ^ {*(before.there.arriving if before is not None else ())}
     coming = [one for instance in sorted(come) for one in sight.called(draft, instance)]
-    return [*found, *((each.cluster, each.instance) for each in had), *coming]
+    return list(islice(dict.fromkeys((*coming, *found, *((each.cluster, each.instance) for each in had))), AT_ONCE))
 
 
 def _healed(draft: Draft, node: str, known: NodePrefix | None, there: Said) -> NodePrefix | None:

@@ -79,9 +79,12 @@ class Marks:
                 for each in speakers.nics if speakers is not None else ():
                     self._of_nic(view.nic(each.nic))
         elif kind in ("confirmed", "prefixes"):
-            if _gives_now(view.replaced[key][0], view.get(key)):
+            before, after = view.replaced[key][0], view.get(key)
+            if _gives_now(before, after):
                 self._on(view, rest)  # those that wait for their first address are placed nowhere
-            else:
+            elif isinstance(before, Confirmed) and isinstance(after, Confirmed):
+                self._marked |= dict.fromkeys(sight.concerned(view, rest, before, after))
+            elif not _is_told_alone(before, after):
                 self._placed(view, rest)
             for confirmed in (view.replaced[key][0], view.get(key)) if kind == "confirmed" else ():
                 self._arriving(view, rest, confirmed)
@@ -135,6 +138,15 @@ def _another_life(view: View, key: str) -> bool:
     """Tell whether a node's reports are of another life than those before."""
     before, after = view.replaced[key][0], view.get(key)
     return (before.incarnation if before is not None else "") != (after.incarnation if after is not None else "")
+
+
+def _is_told_alone(before: object, after: object) -> bool:
+    """Tell whether nothing of a prefix is another one but what was told of it, and given of it: no step rests on that."""
+    return (
+        isinstance(before, NodePrefix)
+        and isinstance(after, NodePrefix)
+        and before._replace(generation=after.generation, next=after.next) == after
+    )
 
 
 def _gives_now(before: object, after: object) -> bool:

@@ -51,7 +51,7 @@ class Placing:
             self._advance(self.underlay, cluster, instance)
             if said:
                 self._touch(keys.placement(cluster, instance))
-            fits = self._fits()
+            fits = self._draft.kept() == before or self._fits()  # nothing need not be weighed: of a node's hundreds few take a step
         except Refused:  # something of it cannot be read, or it is too much
             fits = False
         except Exception as error:

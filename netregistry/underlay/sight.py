@@ -94,6 +94,18 @@ def _is_meant(draft: Draft, cluster: str, instance: str, node: Node) -> bool:
     return not any(draft.members("instance", each, instance) for each in clusters - {cluster})
 
 
+def concerned(known: Draft | View, node: str, before: Confirmed | None, after: Confirmed) -> list[tuple[str, str]]:
+    """Give the instances placed on a node of which a step may be due by what it says now of its addresses; of an epoch's first word, all.
+
+    Of the others it says what it has said before; one that is leaving may go by the generation alone.
+    """
+    anew = before is None or before.epoch != after.epoch
+    changed = {*after.there.addresses} ^ {*(before.there.addresses if before is not None else ())}
+    placed: Iterable[Placement] = map(known.get, known.members("placed", node))
+    meant = (one for one in placed if anew or any(each.address in changed or each.state == "leaving" for each in one.endpoints))
+    return [(one.cluster, one.instance) for one in meant]
+
+
 def called(known: Draft | View, instance: str) -> list[tuple[str, str]]:
     """Give the instances of all clusters that have a name, and endpoints: clusters and names."""
     placements: Iterable[Placement] = map(known.get, known.members("called", instance.lower()))
