@@ -302,12 +302,14 @@ class Published(NamedTuple):
     """Hold up to which generation a name server has a zone, and since when; -1: nobody knows what it has.
 
     ``epoch``: of the registry that has seen it. In another one nothing is known: a copy may be of before what the server has.
+    ``kept``: since when it has had the zone without losing anything of it.
     """
 
     server: str
     generation: int
     time: float
     epoch: str = ""
+    kept: float = 0.0
 
 
 class Zone(NamedTuple):

@@ -190,6 +190,7 @@ class Placing:
             rests=underlay.rests,
             ttl=float(underlay.ttl),
             served=left or bool(zone.published),
+            kept=max((one.kept for each in (zone, *others) for one in each.published), default=0.0),
             ends=self._ends,
         )
 

@@ -131,8 +131,13 @@ def noted(view: View, server: str, zone: str, generation: int, now: float) -> Co
     if view.underlay is None or before is None or generation > before.generation:
         return None
     made = Published(server, generation, now, view.epoch)
-    after = tuple(made if each.server == server and _is_news(made, each) else each for each in before.published)
+    after = tuple(_behind(made, each) if each.server == server and _is_news(made, each) else each for each in before.published)
     return _put(view, {zone: before._replace(published=after)}) if after != before.published else None
+
+
+def _behind(made: Published, before: Published) -> Published:
+    """Give what is noted of a server behind what was: where it had lost the zone, or nobody knew, it has had it since now alone."""
+    return made._replace(kept=made.time if before.epoch != made.epoch or before.generation < 0 else before.kept)
 
 
 def _is_news(made: Published, before: Published) -> bool:

@@ -73,7 +73,7 @@ class World(NamedTuple):
     ``told``: gives the generation of its prefix as this step is told, 0 where nobody is to be told; ``released``: tells whether all goes
     that is retired, of a forgotten node; ``cleared``: tells whether each name server has the zone of a generation. ``rests``, ``ttl``:
     seconds for which what is retired stays, at least, and behind its last name; ``served``: there are name servers; ``ends``: that may be
-    over by this clock.
+    over by this clock; ``kept``: since when none of these has lost anything.
     """
 
     there: Callable[[str], There]
@@ -86,6 +86,7 @@ class World(NamedTuple):
     ttl: float
     served: bool
     ends: bool = False
+    kept: float = 0.0
 
 
 def followed(leads: str, incoming: str, left: str, guest: Guest) -> tuple[str, str]:
@@ -256,8 +257,11 @@ def _aged(each: Endpoint, world: World) -> Endpoint | None:
     if each.state == "leaving":
         there = world.there(each.node)
         return None if not told or (there.generation >= each.generation and each.address not in there.addresses) else each
-    if not each.cleared and world.cleared(each.generation):
-        each = each._replace(cleared=world.now, until=max(each.until, world.now + world.ttl))
-    if not each.cleared or not world.ends or world.now < each.until:
+    if not world.cleared(each.generation):
+        return each._replace(cleared=0.0) if each.cleared else each  # a name server has lost the zone since it was
+    if not each.cleared or each.cleared < world.kept:
+        cleared = world.kept if each.cleared else world.now
+        each = each._replace(cleared=cleared, until=max(each.until, cleared + world.ttl))
+    if not world.ends or world.now < each.until:
         return each
     return each._replace(state="leaving", since=world.now, generation=told) if told else None

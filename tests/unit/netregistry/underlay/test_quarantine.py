@@ -10,6 +10,7 @@ from netregistry.model import keys
 from netregistry.model.codec import dump
 from netregistry.model.underlay import FIRST, Endpoint, Placement, Published, Zone
 from netregistry.stores.base import Put
+from netregistry.underlay import published
 from tests.support.registry import NODES, node
 from tests.support.underlay import LIFE, ZONE, Site
 
@@ -25,6 +26,15 @@ def first(site: Site) -> Endpoint | None:
     """Give the endpoint on node 0."""
     placement = site.placement("web1")
     return next((each for each in (placement.endpoints if placement else ()) if each.node == NODES[0]), None)
+
+
+def notes(site: Site, **servers: int) -> None:
+    """Note of name servers that they have the zone up to a generation, or have lost it (-1)."""
+    for server, generation in servers.items():
+        commit = published.noted(site.local.view, server, ZONE, generation, site.time)
+        assert commit is not None
+        site.store.commit(*commit)
+        site.local.catch_up()
 
 
 def publishes(site: Site, **servers: int) -> None:
@@ -91,6 +101,34 @@ def test_every_name_server_has_the_zone_without_it_and_the_ttl_is_over(site: Sit
     each = first(site)
     assert each is not None and each.state == "retired", "resolvers may remember it"
     site.passes(1)
+    each = first(site)
+    assert each is not None and each.state == "leaving"
+
+
+@pytest.mark.parametrize("back", [0, RESTS // 2, 10 * RESTS])
+def test_it_waits_anew_for_a_name_server_that_has_lost_the_zone_since(site: Site, back: int) -> None:
+    """Let it stay where a server leads to it once more, and for the TTL from when that does no longer; ``back``: seconds until then."""
+    nic = site.guest("web1")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    publishes(site, ns1=1, ns2=1)
+    site.says(1, nic, "running", mode="routed")
+    site.confirms(1)
+    notes(site, ns1=2, ns2=2)
+    site.passes(1)
+    each = first(site)
+    assert each is not None and each.cleared
+    site.passes(each.until - site.time - TTL / 2 - min(back, TTL / 4))
+    notes(site, ns1=-1)
+    site.passes(back)
+    each = first(site)
+    assert each is not None and each.state == "retired"
+    notes(site, ns1=2)
+    site.passes(TTL - 1)
+    each = first(site)
+    assert each is not None and each.state == "retired", "resolvers may have it from that server"
+    for _ in range(2):
+        site.passes(1 + TTL / 2)
     each = first(site)
     assert each is not None and each.state == "leaving"
 
