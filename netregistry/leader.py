@@ -65,6 +65,8 @@ class Leader:
     def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name
         self._steady = Steady(core.now, passed)
+        self._passed = passed if passed is not None else core.now
+        self._opening = "", 0.0  # since when nodes have their time in which epoch, by ``passed``
         self._begun = core.now()
         self._looked = float("-inf")
         self._rest: Rest | None = None
@@ -85,7 +87,12 @@ class Leader:
 
     def hear(self, batch: Batch | None) -> None:
         """Take in what the view has taken in, also while another one leads: one commit; None: all of it anew."""
-        self._due.hear(self._core.view, batch)
+        view = self._core.view
+        if not healing.opening(view):
+            self._opening = "", 0.0
+        elif view.epoch != self._opening[0]:
+            self._opening = view.epoch, self._passed()
+        self._due.hear(view, batch)
 
     def begin(self) -> None:
         """Hold the clock against what is written in the registry."""
@@ -125,7 +132,12 @@ class Leader:
         now, view, rest = self._core.now(), self._core.view, self._rest
         if rest is None or rest.view is not view or rest.revision != view.revision or self._floor < self._old:
             return False
-        return not self._due and rest.since <= now < min(rest.until, self._looked + EVERY) and now >= self._looked
+        return (
+            not self._due
+            and not healing.opening(view)
+            and rest.since <= now < min(rest.until, self._looked + EVERY)
+            and now >= self._looked
+        )
 
     def work(self) -> Work:
         """Do all that is due; also where the store takes nothing, let it forget."""
@@ -134,6 +146,7 @@ class Leader:
             yield from self.forget()
         except NetcommonError as error:  # told when the rest is done, as what else is not done
             refused = error
+        yield from self._opened()
         began, view = self._core.now(), self._core.view
         latest = self._patient if self._waits() else float("inf")
         due, undone = yield from self._requests()
@@ -183,9 +196,9 @@ class Leader:
         return True, next(iter(refused.values()), None)
 
     def _noted_or_swept(self) -> Generator[Effect, Result, bool]:
-        """Note a new epoch, nodes that are gone, and migrations that are over; sweep what is left of forgotten nodes. Tell of any."""
+        """Note which nodes are gone, and migrations that are over; sweep what is left of forgotten nodes. Tell whether there were any."""
         commit = None
-        for commit in islice(chain(self._opened(), self._gone(), self._settled(), self._forgotten()), AT_A_TURN):
+        for commit in islice(chain(self._gone(), self._settled(), self._forgotten()), AT_A_TURN):
             result = yield commit  # where it is not done somebody else has been quicker, or the next turn will do it
             if isinstance(result, Committed):
                 yield CatchUp(result.revision)
@@ -228,10 +241,13 @@ class Leader:
             return Refused("unavailable", f"endpoints and names of {whose} stay as they are: {why!r}; {len(self._undone)} instances in all")
         return None
 
-    def _opened(self) -> Iterator[Commit]:
-        """Note that an epoch has begun. It is no request: whatever cannot be read refuses none of it."""
-        if (commit := healing.opened(self._core.view, self._core.now())) is not None:
-            yield commit
+    def _opened(self) -> Work:
+        """Note that an epoch has begun, and that nodes have had their time in it. It is no request: what cannot be read refuses none."""
+        view, (epoch, since) = self._core.view, self._opening
+        over = epoch == view.epoch and self._passed() - since > healing.WAIT
+        if (commit := healing.opened(view, self._core.now(), over)) is not None:
+            result = yield commit
+            yield CatchUp(result.revision if isinstance(result, Committed) else 0)
 
     def _gone(self) -> Iterator[Commit]:
         """Note since when nodes have no lease: the engine only removes their keys."""

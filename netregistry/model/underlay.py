@@ -229,7 +229,10 @@ class Confirmed(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Say since when /64s may be given in an epoch: nodes have a while from then on to say which ones they have; 0: none can have any."""
+    """Say since when nodes have a while to say in an epoch which /64s they have; 0: that is over, or none can have any.
+
+    The service that leads counts how long that is: its clock may be set meanwhile, as after a start on a machine that is new.
+    """
 
     epoch: str
     since: float = 0.0

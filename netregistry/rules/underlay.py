@@ -90,7 +90,7 @@ def given(draft: Draft, nodes: Iterable[str]) -> None:
     underlay: Underlay | None = draft.get(keys.UNDERLAY)
     if underlay is None:
         return
-    numbers = iter(()) if healing.withheld(draft.view, draft.now, draft.get) else _free(draft, underlay)
+    numbers = iter(()) if healing.withheld(draft.view, draft.get) else _free(draft, underlay)
     for node in nodes:
         key = keys.prefix(node)
         if key in draft.view.unreadable:
@@ -289,7 +289,7 @@ def due(view: View, now: float) -> bool:
     lacking = next(without(view), None)
     if lacking is None or view.get(keys.prefix(lacking)) is not None:
         return lacking is not None
-    if healing.withheld(view, now):
+    if healing.withheld(view):
         return False
     draft = Draft(view, "", Identity("leader"), now)
     return len(healing.numbers(draft, underlay) | foreign.numbers(draft, underlay)) < underlay.most

@@ -107,7 +107,7 @@ class Naming:
         return given
 
     def _opening(self, view: View) -> bool:
-        return healing.opening(view, self._registry.local.core.now())
+        return healing.opening(view)
 
     def _unheard(self, view: View) -> Unheard | None:
         return published.unheard(view, self._changed) if self._opening(view) else None

@@ -195,7 +195,7 @@ class Reader:
 
     def _withheld(self, view: View, without: tuple[str, ...]) -> tuple[str, ...]:
         """Say why no /64 is given, where nodes wait for one."""
-        why = healing.withheld(view, self._clock()) if without else ""
+        why = healing.withheld(view) if without else ""
         return (why,) if why else ()
 
     def _one(self, kind: str, uuid: str, what: str, item: Callable[[View, Row], Any]) -> Answer:

@@ -153,7 +153,7 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     found = [each for each in before.endpoints if each.address not in anothers and _stays(draft, each)]
     known = {each.address for each in found}
     left: dict[str, Confirmed] = {}
-    over = not opening(draft.view, draft.now)
+    over = not opening(draft.view)
     for key in draft.members("had", before.cluster, before.instance):
         node, said = key.partition("/")[2], draft.get(key)
         prefix: NodePrefix | None = draft.get(keys.prefix(node))
@@ -208,33 +208,34 @@ def _behind(each: Endpoint, told: Endpoint, rests: float, served: bool) -> Endpo
     return each._replace(state="retired", since=told.since, cleared=0.0 if served else told.since, until=told.since + rests)
 
 
-def _waits(opened: Opened | None, epoch: str, now: float) -> bool:
+def _waits(opened: Opened | None, epoch: str) -> bool:
     """Tell whether nodes still have time to say what they have."""
-    return opened is None or opened.epoch != epoch or 0 < opened.since + WAIT - now <= WAIT
+    return opened is None or opened.epoch != epoch or opened.since > 0
 
 
-def opened(view: View, now: float) -> Commit | None:
-    """Give the commit that notes that an epoch has begun; None where that is noted, or what is noted cannot be read.
+def opened(view: View, now: float, over: bool) -> Commit | None:
+    """Give the commit that notes that an epoch has begun, or that the time is ``over`` that nodes have in it; None where that is noted.
 
-    It rests on nothing else: whatever cannot be read, the time that nodes have ends.
+    It rests on nothing else: whatever cannot be read, that time ends.
     """
     key = keys.OPENED
     there: Opened | None = view.get(key)
-    if view.underlay is None or key in view.unreadable or (there is not None and there.epoch == view.epoch):
+    anew = there is None or there.epoch != view.epoch
+    if not opening(view) or not (anew or over):
         return None
-    return Commit((Expect(key, view.at(key)),), (Put(key, dump(Opened(view.epoch, now))),))
+    return Commit((Expect(key, view.at(key)),), (Put(key, dump(Opened(view.epoch, now if anew else 0.0))),))
 
 
-def opening(view: View, now: float) -> bool:
+def opening(view: View) -> bool:
     """Tell whether nodes still have time to say what they have; never for good: what cannot be read says nothing of that."""
-    return keys.OPENED not in view.unreadable and _waits(view.get(keys.OPENED), view.epoch, now)
+    return view.underlay is not None and keys.OPENED not in view.unreadable and _waits(view.get(keys.OPENED), view.epoch)
 
 
-def withheld(view: View, now: float, get: Callable[[str], Any] | None = None) -> str:
+def withheld(view: View, get: Callable[[str], Any] | None = None) -> str:
     """Say why no /64 is given that no node says it has; "": they are given. ``get``: reads what is to be written, too."""
     if unsure := next((key for key in view.unreadable if keys.kind(key) in UNSURE), ""):
         return f"no /64 is given: what the registry holds at {unsure} cannot be read, and it may be any: netcommon registry restore"
-    if _waits((get or view.get)(keys.OPENED), view.epoch, now):
+    if _waits((get or view.get)(keys.OPENED), view.epoch):
         return "no /64 is given yet: the registry was restored or moved, and nodes have a minute to say which ones they have"
     if missing := view.unheard():
         named = ", ".join(_names(view, missing[:MOST_NAMED]))

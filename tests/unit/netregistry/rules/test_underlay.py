@@ -279,7 +279,7 @@ def test_a_prefix_that_nobody_can_read_gives_no_other(registry: Registry) -> Non
     for _ in range(2):
         registry.passes(1)
     assert prefix(registry, 1) is None and registry.local.view.ledger.number == before
-    why = healing.withheld(registry.local.view, registry.time)
+    why = healing.withheld(registry.local.view)
     assert f"at {keys.prefix(NODES[0])} cannot be read" in why
 
 

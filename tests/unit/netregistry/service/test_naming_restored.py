@@ -12,6 +12,7 @@ from netregistry.service.naming import Naming
 from netregistry.service.registry import Registry as Service
 from netregistry.stores.base import Item, Put
 from netregistry.stores.sqlite import SqliteStore
+from netregistry.underlay import healing
 from netregistry.underlay.healing import WAIT
 from netregistry.zone.publisher import LOOK, Publisher
 from tests.support.registry import NODES, Registry, node
@@ -22,11 +23,14 @@ SECOND = 1.0
 
 
 class Serving:
-    """Serve a site's store as its leader, and bring a name server to what it wants. ``seen``: all that the server has led to."""
+    """Serve a site's store as its leader, and bring a name server to what it wants. ``seen``: all that the server has led to.
 
-    def __init__(self, site: Site, server: MockNameServer) -> None:
-        self.site, self.server, self.seen = site, server, list[dict[str, str]]()
-        self.service = Service(site.store, "1", Lines(), Limits(), lambda: site.time, lambda: site.time)
+    ``wrong``: seconds by which its clock goes wrong, until that is set; those that have passed are counted right.
+    """
+
+    def __init__(self, site: Site, server: MockNameServer, wrong: float = 0.0) -> None:
+        self.site, self.server, self.seen, self.wrong = site, server, list[dict[str, str]](), wrong
+        self.service = Service(site.store, "1", Lines(), Limits(), lambda: site.time + self.wrong, lambda: site.time)
         self.naming = Naming(self.service, ("a",))
         self.service.add(self.naming)
         self.publisher = Publisher(("a",), lambda _name: server, lambda: site.time)
@@ -229,6 +233,36 @@ def test_a_registry_that_was_never_restored_does_not_wait() -> None:
     serving.turn()
     wanted = serving.naming.wanted()
     assert wanted is not None and wanted.unheard is None
+
+
+@pytest.mark.parametrize("wrong", [7200.0, -7200.0, 600.0, -30.0])
+def test_the_minute_is_one_though_the_clock_is_set(world: World, wrong: float) -> None:
+    """Restore on a machine that is new, whose clock is set a moment after its start: nodes have their minute all the same."""
+    serving = world.serving = Serving(world.site, world.serving.server, wrong)
+    for _ in range(5):
+        serving.turn()
+    serving.wrong = 0.0
+    for _ in range(int(WAIT) - 5):
+        serving.turn()
+        assert serving.names == world.right and "have a minute" in healing.withheld(world.site.local.view)
+    for _ in range(3):
+        serving.turn()
+    assert sorted(serving.names.values()) == sorted(world.copied.values()) and serving.noted
+
+
+def test_who_leads_within_the_minute_goes_on_with_it_where_it_was_there(world: World) -> None:
+    """Count the minute also while another service leads."""
+    other = Serving(world.site, world.serving.server)
+    for _ in range(int(WAIT) - 20):
+        world.serving.turn()
+        other.service.catch_up()
+    for _ in range(15):  # the other one's lease ends
+        world.site.time += SECOND
+        other.service.tick()
+    assert other.service.leads and "have a minute" in healing.withheld(other.service.local.view)
+    other.turn(6 * SECOND)
+    other.turn()
+    assert sorted(other.names.values()) == sorted(world.copied.values())
 
 
 @pytest.mark.parametrize("key", [keys.stranger(NODES[5]), keys.prefix(NODES[5]), keys.GIVEN, keys.LEDGER, keys.reports(NODES[5])])

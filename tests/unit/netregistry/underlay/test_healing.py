@@ -209,14 +209,14 @@ def test_no_prefix_is_given_before_nodes_have_said_what_they_have(site: Site) ->
     restored(site)
     site.join(3)
     site.passes(1)
-    assert site.prefix(3) is None and "restored or moved" in healing.withheld(site.local.view, site.time)
+    assert site.prefix(3) is None and "restored or moved" in healing.withheld(site.local.view)
     site.passes(WAIT + 1)
-    why = healing.withheld(site.local.view, site.time)
+    why = healing.withheld(site.local.view)
     assert site.prefix(3) is None and "node0, node1, node2" in why, "live nodes have said nothing yet"
     for number in range(3):
         site.report(site.who[number])
     site.passes(1)
-    assert site.prefix(3).number == 3 and healing.withheld(site.local.view, site.time) == ""
+    assert site.prefix(3).number == 3 and healing.withheld(site.local.view) == ""
 
 
 def test_an_underlay_begun_after_a_restore_waits_too() -> None:
@@ -236,7 +236,7 @@ def test_where_nobody_can_read_since_when_nodes_have_time_none_of_them_has_it_fo
     first_word(site, 0, one)
     site.passes(1)
     assert dict(states(site, "web1")).keys() == {one["address"]} and site.local.view.get(keys.confirmed(NODES[0])).had == ()
-    assert f"at {keys.OPENED} cannot be read" in healing.withheld(site.local.view, site.time)
+    assert f"at {keys.OPENED} cannot be read" in healing.withheld(site.local.view)
 
 
 @pytest.mark.parametrize("runs", [True, False])
