@@ -12,7 +12,7 @@ from netcommon.host.api.facts import REST
 from netcommon.operations.table import MAIN
 from netcommon.operations.underlay import DUMMY, LENGTH, LOOPBACK
 from runtime import underlay
-from runtime.typed import TYPE_CHECKING
+from runtime.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from netcommon.host.api.host import View
@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 UNICAST = 1  #: RTN_UNICAST
 
 
-def overlap(view: View, known: Underlay, device: str) -> str:
-    """Say which network of the node's own has addresses of its /64, "" for none. ``device``: that of the underlay's addresses."""
+class Overlap(NamedTuple):
+    """Name the device of the node's own network, and what that has of the /64, as a text."""
+
+    device: str
+    what: str
+
+
+def overlap(view: View, known: Underlay, device: str) -> Overlap | None:
+    """Tell which network of the node's own has addresses of its /64. ``device``: that of the underlay's addresses."""
     first = _first(known.prefix.partition("/")[0])
     own = frozenset(known.addresses)
     for each in view.addresses():
@@ -30,12 +37,12 @@ def overlap(view: View, known: Underlay, device: str) -> str:
             continue  # ours on the device of earlier settings are no network
         beyond = max(underlay.LENGTH - each.length, 0)
         if _first(each.address) >> beyond == first >> beyond and (name := _network(view, each.index, device)):
-            return f"{name} has {each.address}/{each.length}"
+            return Overlap(name, f"{each.address}/{each.length}")
     for route in view.routes(AF_INET6, MAIN, known.prefix, REST):
         on_link = route.type == UNICAST and route.metric != REST and not (route.gateway or route.paths)
         if on_link and (name := _network(view, route.index, device)):
-            return f"{route.destination} is reached on {name} itself by a route"
-    return ""
+            return Overlap(name, f"a route to {route.destination} on its link")
+    return None
 
 
 def _first(address: str) -> int:
