@@ -203,13 +203,13 @@ def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: 
             running.took(lambda: whole() and running.status()["alarms"] == {}, 10, "the route is there again")
 
 
-@pytest.mark.parametrize("how", ["address", "announced"])
+@pytest.mark.parametrize("how", ["address", PREFIX, "fd00:1:2::/48"])
 def test_a_prefix_of_the_nodes_own_network_is_not_put_up(here: Node, how: str) -> None:
     """Keep the router of the node's own network reachable, also after that was away, and put the /64 up when an administrator says so."""
     here.outside("up0", "fd00:1:2:7::1/64")
     theirs = ("address", "add", "fd00:1:2:7::10/64", "dev", "up0", "nodad")
-    if how == "announced":
-        theirs = ("route", "add", PREFIX, "dev", "up0", "proto", "ra", "metric", "256")
+    if how != "address":
+        theirs = ("route", "add", how, "dev", "up0", "proto", "ra", "metric", "256")
     run("ip", "-6", *theirs)
     with agent() as running:
         running.took(lambda: f"{PREFIX} is not put up" in running.status()["alarms"].get("underlay", ""), 10, "an alarm")

@@ -128,6 +128,21 @@ def test_what_does_not_say_for_which_network_keeps_it_back_until_it_is_removed(g
     assert is_whole(given, hold(given.node, given.log))
 
 
+@pytest.mark.parametrize("wider", [PREFIX, "fd00:1:2:6::/63", "fd00:1:2::/48", "fc00::/7"])
+def test_a_route_of_a_routers_to_those_on_the_link_is_a_network(given: Sim, wider: str) -> None:
+    """Take what a router has announced, however wide, for a network of the node, which may have no address of it."""
+    given.host.kernel.add_route(Route(AF_INET6, 254, wider, given.index("br0"), 9, 0, metric=256))
+    assert f"br0 has a route to {wider} on its link" in hold(given.node, given.log).problem and marked(given.host.view()) == []
+
+
+@pytest.mark.parametrize("change", [{"protocol": 3}, {"gateway": "fe80::1"}, {"destination": "::/0"}, {"destination": "fd00:1:3::/48"}])
+def test_a_wider_route_that_is_an_administrators_or_leads_on_is_no_network(given: Sim, change: dict[str, object]) -> None:
+    """Put the /64 up beside a site's prefix that is sent into a tunnel, or by a router, and beside other networks."""
+    route = Route(AF_INET6, 254, "fd00:1:2::/48", given.index("br0"), 9, 0, metric=256)
+    given.host.kernel.add_route(route._replace(**change))  # type: ignore[arg-type]
+    assert is_whole(given, hold(given.node, given.log))
+
+
 def test_a_route_to_those_on_the_link_is_a_network(given: Sim) -> None:
     """Take an on-link route for a network of the node: a router may have announced it, and the node has no address of it."""
     given.host.kernel.add_route(Route(AF_INET6, 254, PREFIX, given.index("br0"), 2, 0, metric=256))
