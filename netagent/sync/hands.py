@@ -22,7 +22,7 @@ from netcommon.lifecycle.push import (
     push,
     retain,
 )
-from runtime import underlay
+from runtime import underlay, underlay_back
 from runtime.errors import FileRefused, NetcommonError, NicInvalid, RecordTooNew, RecordUnreadable, TryAgain
 from runtime.networks import network_of
 from runtime.registry_wanted import RegistryOption, RegistryWanted
@@ -83,6 +83,7 @@ def _done(node: Node, job: Doing, call: Call, did: Did) -> Did:
         underlay.write(node.paths, _with_kept(node, underlay.underlay_of(uuid, job.revision, job.value), job.value.get("kept")))
     elif isinstance(job, DropUnderlay):
         underlay.remove(node.paths)
+        underlay_back.remove(node.paths)
     elif isinstance(job, Retain):
         return did._replace(left=tuple(Left(key, why) for key, why in retain(node, job.nics, job.networks, call)))
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from netcommon.lifecycle import execute
-from netcommon.lifecycle.underlay_overlap import overlap
+from netcommon.lifecycle.underlay_back import in_the_way
 from netcommon.operations import from_json
 from netcommon.operations.base import UnknownKind, inherit, replaced, to_json
 from netcommon.operations.underlay import answering
@@ -138,11 +138,11 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, pac
             underlay_record.remove(node.paths, node.identity.netns)
         return Held(problem="; ".join(problems))
     view = execute.once(node)
-    if known is not None and (why := overlap(view, known, node.settings.underlay_device)):
+    if known is not None:
         is_up = _is_up(view, known, node.settings.underlay_device, record, earlier)
-        said = "overlaps the node's own network" if is_up else "is not put up, since the node's own network has addresses of it"
-        problems.append(f"{known.prefix} {said}: {why}: give that another prefix, or the underlay")
-        planned = planned if is_up else []
+        if why := in_the_way(node, view, known, is_up):
+            problems.append(why)
+            planned = planned if is_up else []
     made, standing = _resolved(view, planned, earlier, problems)
     retiring = execute.Among([*made, *standing]).lacks(earlier)
     off = [(one, why) for one in made if (why := one.differs(view))]

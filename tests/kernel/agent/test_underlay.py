@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime import underlay
+from runtime import underlay, underlay_back
 from runtime.paths import Paths
 from tests.support.agent import Agent, agent
 from tests.support.netns import run
@@ -203,21 +203,33 @@ def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: 
             running.took(lambda: whole() and running.status()["alarms"] == {}, 10, "the route is there again")
 
 
-@pytest.mark.parametrize("how", ["address", "announced"])
+@pytest.mark.parametrize("how", ["address", PREFIX, "fd00:1:2::/48"])
 def test_a_prefix_of_the_nodes_own_network_is_not_put_up(here: Node, how: str) -> None:
-    """Keep the router of the node's own network reachable, and put the /64 up once that network has another prefix."""
+    """Keep the router of the node's own network reachable, also after that was away, and put the /64 up when an administrator says so."""
     here.outside("up0", "fd00:1:2:7::1/64")
     theirs = ("address", "add", "fd00:1:2:7::10/64", "dev", "up0", "nodad")
-    if how == "announced":
-        theirs = ("route", "add", PREFIX, "dev", "up0", "proto", "ra", "metric", "256")
+    if how != "address":
+        theirs = ("route", "add", how, "dev", "up0", "proto", "ra", "metric", "256")
     run("ip", "-6", *theirs)
     with agent() as running:
         running.took(lambda: f"{PREFIX} is not put up" in running.status()["alarms"].get("underlay", ""), 10, "an alarm")
         running.lasts(3)
         assert addresses() == {} and routes() == []
         assert " dev up0 " in run("ip", "-6", "route", "get", "fd00:1:2:7::1")
+        run("ip", "link", "set", "up0", "down")
+        running.took(lambda: "had addresses of it" in running.status()["alarms"].get("underlay", ""), 10, "another alarm")
+        running.restart(signal.SIGTERM)
+        running.rested()
+        run("ip", "link", "set", "up0", "up")
+        running.lasts(3)
+        assert addresses() == {} and routes() == []
+        run("ip", "-6", *theirs)
+        running.took(lambda: "has addresses of it" in running.status()["alarms"].get("underlay", ""), 45, "the first alarm")
+        assert addresses() == {} and " dev up0 " in run("ip", "-6", "route", "get", "fd00:1:2:7::1")
         run("ip", "-6", theirs[0], "del", *theirs[2:5])
-        running.took(lambda: whole() and running.status()["alarms"] == {}, 45, "all of it is there")
+        running.took(lambda: "had addresses of it" in running.status()["alarms"].get("underlay", ""), 45, "another alarm")
+        Path(Paths().lib, underlay_back.NAME).unlink()
+        running.took(lambda: whole() and "underlay" not in running.status()["alarms"], 45, "all of it is there")
         run("ip", "-6", *theirs)
         running.took(lambda: f"{PREFIX} overlaps" in running.status()["alarms"].get("underlay", ""), 45, "an alarm")
         assert whole()

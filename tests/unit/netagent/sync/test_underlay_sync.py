@@ -34,7 +34,7 @@ from netagent.sync.messages import (
 )
 from netcommon.lifecycle.underlay import hold
 from netregistry.model.nic import Report
-from runtime import underlay
+from runtime import underlay, underlay_back
 from runtime.errors import HostRefused
 from tests.support.node_underlay import OWN, PREFIX, address, endpoint, join, marked, said
 from tests.support.registry import NODES
@@ -549,8 +549,9 @@ def test_the_file_is_the_registrys_word(sim: Sim) -> None:
     assert refused.refused.startswith("address=") and not refused.host
     known = underlay.read(sim.paths)
     assert known is not None and known.revision == "e:1"
+    underlay_back.write(sim.paths, underlay_back.KeptBack(PREFIX, "br0", "fd00:1:2:7::10/64"))
     assert hands.done(sim.node, DropUnderlay(KEY, "e:3"), sim.call()) == Did(KEY, "e:3")
-    assert underlay.read(sim.paths) is None
+    assert underlay.read(sim.paths) is None and underlay_back.read(sim.paths) is None
 
 
 @pytest.mark.parametrize(("later", "is_taken"), [("e:7", False), ("e:9", True), ("f:2", True), ("e:10", True)])
