@@ -441,8 +441,7 @@ class MockCloud:
             if vm.state == "incoming":
                 self.vms.forget(node, vm.uuid)
             elif vm.runs:
-                gone = tuple(each._replace(tap="", device=0) for each in vm.interfaces)
-                self.vms.keep(node, vm._replace(state="crashed", pid=0, interfaces=gone))
+                self.vms.keep(node, vm.crashed())
 
     def boot(self, node: str) -> None:
         """Switch a node on that has crashed: another boot, nothing in /run and /proc, and its agent starts. Raises HostRefused."""

@@ -156,7 +156,7 @@ class Hypervisor:
         self.check()
         self._forget_process(vm.pid)
         self._let_go(vm.interfaces)
-        return vm._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in vm.interfaces))
+        return vm.crashed()
 
     def stop(self, vm: Vm, ifdown: bool = False) -> tuple[Vm, HookFailed | None]:
         """Let a guest end, if it runs, and clean up after it; give it as it is then, and the last failure of a down, which stops nothing.
@@ -291,7 +291,7 @@ class Hypervisor:
         made: list[Interface] = []
         for each in vm.interfaces:
             made.append(self._tap(each._replace(plugged=False, unset=False), pid))
-        return vm._replace(pid=pid, interfaces=tuple(made))
+        return vm._replace(pid=pid, boot=self.counters.boot, interfaces=tuple(made))
 
     def _tap(self, interface: Interface, pid: int) -> Interface:
         """Open a tap, of the first name that is free and of an index that none had in this boot."""
