@@ -12,12 +12,12 @@ from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud import limits, lost, state, stored, sysinfo
+from mockcloud import belongings, limits, lost, state, stored, sysinfo
 from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
 from mockcloud.externals import NoRoom, external
 from mockcloud.hardware import OWN, PROFILES, build
 from mockcloud.hypervisor import Hypervisor, NodeOff
-from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
+from mockcloud.networks import ADMINS, CLUSTER, Claimed, Networks
 from mockcloud.node import MockNode
 from mockcloud.own_service import OwnService, members_of
 from mockcloud.registry import MockRegistry, Reached
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from netcommon.host.simulated.host import MemoryHost
     from runtime.paths import Paths
 
-CLUSTER = "mock"  #: that its nodes and instances are of
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
 
@@ -241,7 +240,8 @@ class MockCloud:
             self.scheduler.passes(LATER)
 
     def delete(self, uuids: Iterable[str]) -> None:
-        """Delete nodes and the instances on them: agent, folder, and what the registry has of them. Raises Problem."""
+        """Delete nodes and the instances on them: agent, folder, and what the registry has of them and of nobody. Raises Problem."""
+        belongings.take_nobodys(self)
         for each in uuids:
             self.stop([each])
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
@@ -288,30 +288,10 @@ class MockCloud:
 
     def _forget(self, node: str) -> None:
         """Do the rest of a deletion, as often as one likes."""
-        client = self.registry.client()
-        mastered = [f"nics/{each['nic']['uuid']}" for each in client.all("nics", master=f"node:{node}")]
-        own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
-        own += [f"nics/{each}" for each in self._its_own(node)]
-        for place in (*mastered, *own, f"nodes/{node}"):
+        for place in (*(f"nics/{each}" for each in belongings.of_node(self, node)), f"nodes/{node}"):
             self.gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
         self.vms.gone(node)
-
-    def _its_own(self, node: str) -> list[str]:
-        """Give the NICs of the instances that a node alone has; by the registry, where somebody has edited a file."""
-        found, edited = list[str](), set[str]()
-        for uuid in stored.named(self.root, node):
-            if self.vms.places().get(uuid, [node]) == [node]:
-                try:
-                    vm = stored.kept(self.root, node, uuid)
-                except NetcommonError:
-                    edited.add(uuid)
-                else:
-                    found += [stored.nic_uuid(vm.name, number) for number in range(vm.numbers)] if vm is not None else []
-        for item in self.registry.client().all("nics", belongs="instance") if edited else ():
-            if item["nic"]["cluster"] == CLUSTER and stored.vm_uuid(item["nic"]["instance"]) in edited:
-                found.append(item["nic"]["uuid"])
-        return found
 
     def gone(self, place: str) -> None:
         """Have something deleted from the registry, if it is there. Raises Problem."""

@@ -17,7 +17,7 @@ from mockcloud import ganeti, stored
 from mockcloud.hardware import add
 from mockcloud.stored import Interface
 from mockcloud.sysinfo import NEW, OLD
-from mockcloud.unread import unread
+from mockcloud.unread import processes, unread
 from mockcloud.variables import variables
 from netcommon.host.simulated.host import MemoryHost
 from runtime.errors import HostRefused, NetcommonError
@@ -176,6 +176,14 @@ class Hypervisor:
                 failed = error
         self.clean(vm)
         return vm._replace(state="stopped"), failed
+
+    def end(self, vm: Vm) -> None:
+        """End the guest of an instance that has no file any more, and clean up after it. Raises NodeOff."""
+        for pid, taps in processes(self._proc, {vm.uuid}).items():
+            self._forget_process(pid)
+            for tap in taps:
+                self._node.machine.let_go(tap)
+        self.clean(vm)
 
     def leave(self, vm: Vm) -> Vm:
         """End the QEMU of a guest that has migrated away. A down that fails is Ganeti's to say, and stops nothing."""

@@ -132,7 +132,8 @@ def kept(root: str, node: str, vm: str) -> Vm | None:
         why = "not JSON"
     except Invalid as error:
         why = str(error)
-    raise HostRefused(f"{root}/{SERVERS}/{node}/{VMS}/{vm}.json is not what mockcloud has written ({why})", "put it back, or remove it")
+    text = f"{root}/{SERVERS}/{node}/{VMS}/{vm}.json is not what mockcloud has written ({why})"
+    raise HostRefused(text, "put it back; or remove it, and delete the instance")
 
 
 def _unlikely(vm: Vm) -> str:

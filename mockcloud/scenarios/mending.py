@@ -13,10 +13,9 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from mockcloud import sysinfo
-from mockcloud.cloud import CLUSTER
 from mockcloud.hardware import OWN
 from mockcloud.instances.tasks import Instances
-from mockcloud.networks import ADMINS, OUI, network_uuid, own_uuid
+from mockcloud.networks import ADMINS, CLUSTER, OUI, network_uuid, own_uuid
 from mockcloud.sysinfo import paths_of
 from netregistry.client import Problem
 from netregistry.model.codec import write
