@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mockcloud import raw
 from mockcloud.hardware import TAP
+from mockcloud.in_device import MAIN, table_of
 from mockcloud.in_force import lacking
 from mockcloud.in_routing import host_routes
 from mockcloud.kept import of_networks
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 HERE = ("running", "incoming")  #: states of an instance that has a process
 SHOWN = ("running", "pending restart")  #: how a NIC of a running instance is shown
 RECORD = ("state", "nic", "ifindex", "incoming", "operations")  #: what is looked at of a record
-MAIN = 254  #: the routing table in which every lookup ends (linux/rtnetlink.h)
 
 
 class Guest(NamedTuple):
@@ -333,7 +333,7 @@ def _running(
     elif nic["mode"] == "openvswitch":
         if [port.bridge for port in kernel.ports if port.name == tap] != [nic["link"]]:
             yield f"{label}: it is not on {nic['link']}"
-    elif not _led(kernel, nic["link"], link):
+    elif not _led(kernel, _table(node, nic["link"]), link):
         yield f"{label}: no rule or no route leads by {tap}"
 
 
@@ -345,15 +345,19 @@ def _in_runtime(path: Path, place: int) -> str:
         return ""
 
 
-def _led(kernel: _Tables, table: str, link: Link) -> bool:
+def _table(node: MockNode, name: str) -> int:
+    with node.inside:
+        return table_of(node.machine.view(), name)
+
+
+def _led(kernel: _Tables, table: int, link: Link) -> bool:
     """Tell whether a rule leads to a table that has routes by a device: a rule of its own, or by marks one of all NICs of the table.
 
-    Table main needs none; nor does a NIC whose table is really the name of a device (netcommon.operations.table).
+    Table main needs none.
     """
-    tables = {route.table for route in kernel.routes if route.index == link.index}
-    if table in ("", "main", str(MAIN)) or table in kernel.links:
-        return MAIN in tables
-    return any(rule.table in tables and (rule.iif == link.name or rule.mask) for rule in kernel.rules)
+    if all((route.table, route.index) != (table, link.index) for route in kernel.routes):
+        return False
+    return table == MAIN or any(rule.table == table and (rule.iif == link.name or rule.mask) for rule in kernel.rules)
 
 
 def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
