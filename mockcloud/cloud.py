@@ -118,13 +118,22 @@ class MockCloud:
             return RegistryElsewhere(self.scheduler, self.service, self._home)
         return ServedRegistry(self.scheduler, self.service)
 
+    def same(self) -> None:
+        """Raise Claimed where another registry has come into the place of the cloud's; one that does not answer now may be the same."""
+        try:
+            self._claim()
+        except Claimed:
+            raise
+        except NetcommonError:
+            pass
+
     def _claim(self) -> None:
-        """Let a registry's service be this cloud's. Raises HostRefused where nodes have joined another one; as ``Networks.claim``."""
+        """Let a registry's service be this cloud's. Raises Claimed also where nodes have joined another one; as ``Networks.claim``."""
         if not self.service:
             return
-        if sysinfo.look(self.root).nodes and not any(True for _ in self.registry.client().all("networks", name=ADMINS["name"])):
+        if not any(True for _ in self.registry.client().all("networks", name=ADMINS["name"])) and sysinfo.look(self.root).nodes:
             what = f"the registry of {self.service} knows none of the nodes in {escaped(self.root)}"
-            raise HostRefused(
+            raise Claimed(
                 f"{what}: it is another one than they have joined",
                 "have that one served there again; if it is gone for good, remove the folder, and make another cloud",
             )

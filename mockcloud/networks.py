@@ -24,7 +24,7 @@ GIVEN = tuple(name for name in Network._fields if name not in ("uuid", "name", "
 
 
 class Claimed(HostRefused):
-    """Refuse the service of a registry that another mock cloud has."""
+    """Refuse the service of a registry that is not this mock cloud's: another one has it, or nodes have joined another registry."""
 
 
 class Networks:
