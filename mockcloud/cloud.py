@@ -93,6 +93,7 @@ class MockCloud:
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
         self.lost: dict[str, dict[str, Any]] = {}  #: by UUID, NICs of instances as that registry had them
+        self.networks_lost: dict[str, dict[str, Any]] = {}  #: by UUID, its networks
         self.let_go: set[str] = set()  #: NICs that a node has no more, as an operator has said: fence, forget
         self.forgotten: set[str] = set()  #: by UUID, nodes that an operator has forgotten, and that have not joined again since
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
@@ -250,7 +251,8 @@ class MockCloud:
 
     def delete(self, uuids: Iterable[str]) -> None:
         """Delete nodes and the instances on them: agent, folder, and what the registry has of them and of nobody. Raises Problem."""
-        belongings.take_nobodys(self)
+        for instance, nics in belongings.nobodys(self.registry.client(), self.vms).items():
+            self.take_away(instance, nics)
         for each in uuids:
             self.stop([each])
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
@@ -297,10 +299,17 @@ class MockCloud:
 
     def _forget(self, node: str) -> None:
         """Do the rest of a deletion, as often as one likes."""
-        for place in (*(f"nics/{each}" for each in belongings.of_node(self, node)), f"nodes/{node}"):
+        for place in (*(f"nics/{each}" for each in belongings.of_node(self.registry.client(), self.root, self.vms, node)), f"nodes/{node}"):
             self.gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
         self.vms.gone(node)
+
+    def take_away(self, instance: str, nics: Iterable[str]) -> None:
+        """Take away an instance that no node has a file of. Raises Problem."""
+        for each in self.hypervisors.values():  # one that begins later knows nothing of it
+            each.end(stored.Vm(stored.vm_uuid(instance), instance))
+        for nic in nics:
+            self.gone(f"nics/{nic}")
 
     def gone(self, place: str) -> None:
         """Have something deleted from the registry, if it is there. Raises Problem."""

@@ -9,8 +9,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from mockcloud import belongings, stored, sysinfo
+from mockcloud import stored, sysinfo
 from mockcloud.instances.side import Side, interface
+from mockcloud.instances.unfiled import take_left
 from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Begun, Interface, Vm, nic_uuid, vm_uuid
 from netregistry.client import Problem
@@ -126,7 +127,7 @@ class Instances:
         if there is not None:  # a call that was cut off has made NICs, which may be others than these
             self._unmade(there)
         else:
-            self._nowhere(belongings.take_left(self._cloud, name, BEGIN))
+            self._nowhere(take_left(self._cloud, name, BEGIN))
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
         begun = self._keep(node, vm)
         try:
@@ -147,7 +148,7 @@ class Instances:
 
         Raises NicInvalid, HostRefused, Problem, NotShown.
         """
-        if not self._places(name, anew=not self._places(name)) and (left := belongings.take_left(self._cloud, name, BEGIN)):
+        if not self._places(name, anew=not self._places(name)) and (left := take_left(self._cloud, name, BEGIN)):
             return self._nowhere(left)
         placed = self.find(name)
         if placed.vm.runs:
