@@ -15,6 +15,7 @@ from mockcloud import raw
 from mockcloud.hardware import TAP
 from mockcloud.in_device import MAIN, table_of
 from mockcloud.in_force import lacking
+from mockcloud.in_own import of_own
 from mockcloud.in_routing import host_routes
 from mockcloud.kept import of_networks
 from mockcloud.left_over import Running, has_switch, left_over
@@ -231,6 +232,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     twice = Counter((_scope(each["nic"]), value) for each in wanted.values() for value in _own(each["nic"]))
     yield from (f"{value} is wanted by {number}" for (_scope_of, value), number in twice.items() if number > 1)
     yield from (f"conflict: {each}" for each in client.all("conflicts"))
+
+    yield from of_own(cloud)
 
     seen: set[str] = set()
     homes: dict[str, str] = {}
