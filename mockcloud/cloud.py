@@ -12,12 +12,12 @@ from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud import limits, lost, state, stored, sysinfo
+from mockcloud import belongings, limits, lost, state, stored, sysinfo
 from mockcloud.elsewhere import HTTPS, LIB, RegistryElsewhere
 from mockcloud.externals import NoRoom, external
 from mockcloud.hardware import OWN, PROFILES, build
 from mockcloud.hypervisor import Hypervisor, NodeOff
-from mockcloud.networks import ADMINS, Claimed, Networks, own_uuid
+from mockcloud.networks import ADMINS, CLUSTER, Claimed, Networks
 from mockcloud.node import MockNode
 from mockcloud.own_service import OwnService, members_of
 from mockcloud.registry import MockRegistry, Reached
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from netcommon.host.simulated.host import MemoryHost
     from runtime.paths import Paths
 
-CLUSTER = "mock"  #: that its nodes and instances are of
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
 
@@ -94,6 +93,7 @@ class MockCloud:
         self.failed: dict[str, str] = {}  #: by UUID, nodes whose agents could not start, and why
         self.restored = False  #: the registry was replaced by an older copy, and may lack what it had
         self.lost: dict[str, dict[str, Any]] = {}  #: by UUID, NICs of instances as that registry had them
+        self.networks_lost: dict[str, dict[str, Any]] = {}  #: by UUID, its networks
         self.let_go: set[str] = set()  #: NICs that a node has no more, as an operator has said: fence, forget
         self.forgotten: set[str] = set()  #: by UUID, nodes that an operator has forgotten, and that have not joined again since
         self.off: dict[str, MockNode] = {}  #: by UUID, nodes that have crashed, and not booted since
@@ -119,13 +119,22 @@ class MockCloud:
             return RegistryElsewhere(self.scheduler, self.service, self._home)
         return ServedRegistry(self.scheduler, self.service)
 
+    def same(self) -> None:
+        """Raise Claimed where another registry has come into the place of the cloud's; one that does not answer now may be the same."""
+        try:
+            self._claim()
+        except Claimed:
+            raise
+        except NetcommonError:
+            pass
+
     def _claim(self) -> None:
-        """Let a registry's service be this cloud's. Raises HostRefused where nodes have joined another one; as ``Networks.claim``."""
+        """Let a registry's service be this cloud's. Raises Claimed also where nodes have joined another one; as ``Networks.claim``."""
         if not self.service:
             return
-        if sysinfo.look(self.root).nodes and not any(True for _ in self.registry.client().all("networks", name=ADMINS["name"])):
+        if not any(True for _ in self.registry.client().all("networks", name=ADMINS["name"])) and sysinfo.look(self.root).nodes:
             what = f"the registry of {self.service} knows none of the nodes in {escaped(self.root)}"
-            raise HostRefused(
+            raise Claimed(
                 f"{what}: it is another one than they have joined",
                 "have that one served there again; if it is gone for good, remove the folder, and make another cloud",
             )
@@ -241,7 +250,9 @@ class MockCloud:
             self.scheduler.passes(LATER)
 
     def delete(self, uuids: Iterable[str]) -> None:
-        """Delete nodes and the instances on them: agent, folder, and what the registry has of them. Raises Problem."""
+        """Delete nodes and the instances on them: agent, folder, and what the registry has of them and of nobody. Raises Problem."""
+        for instance, nics in belongings.nobodys(self.registry.client(), self.vms).items():
+            self.take_away(instance, nics)
         for each in uuids:
             self.stop([each])
             with Folder.make(f"{self.root}/{SERVERS}/{each}") as folder:
@@ -288,30 +299,17 @@ class MockCloud:
 
     def _forget(self, node: str) -> None:
         """Do the rest of a deletion, as often as one likes."""
-        client = self.registry.client()
-        mastered = [f"nics/{each['nic']['uuid']}" for each in client.all("nics", master=f"node:{node}")]
-        own = [f"nics/{own_uuid(node, name)}" for name in (OWN, *self.external)]
-        own += [f"nics/{each}" for each in self._its_own(node)]
-        for place in (*mastered, *own, f"nodes/{node}"):
+        for place in (*(f"nics/{each}" for each in belongings.of_node(self.registry.client(), self.root, self.vms, node)), f"nodes/{node}"):
             self.gone(place)
         shutil.rmtree(f"{self.root}/{SERVERS}/{node}")
         self.vms.gone(node)
 
-    def _its_own(self, node: str) -> list[str]:
-        """Give the NICs of the instances that a node alone has; by the registry, where somebody has edited a file."""
-        found, edited = list[str](), set[str]()
-        for uuid in stored.named(self.root, node):
-            if self.vms.places().get(uuid, [node]) == [node]:
-                try:
-                    vm = stored.kept(self.root, node, uuid)
-                except NetcommonError:
-                    edited.add(uuid)
-                else:
-                    found += [stored.nic_uuid(vm.name, number) for number in range(vm.numbers)] if vm is not None else []
-        for item in self.registry.client().all("nics", belongs="instance") if edited else ():
-            if item["nic"]["cluster"] == CLUSTER and stored.vm_uuid(item["nic"]["instance"]) in edited:
-                found.append(item["nic"]["uuid"])
-        return found
+    def take_away(self, instance: str, nics: Iterable[str]) -> None:
+        """Take away an instance that no node has a file of. Raises Problem."""
+        for each in self.hypervisors.values():  # one that begins later knows nothing of it
+            each.end(stored.Vm(stored.vm_uuid(instance), instance))
+        for nic in nics:
+            self.gone(f"nics/{nic}")
 
     def gone(self, place: str) -> None:
         """Have something deleted from the registry, if it is there. Raises Problem."""
@@ -441,8 +439,7 @@ class MockCloud:
             if vm.state == "incoming":
                 self.vms.forget(node, vm.uuid)
             elif vm.runs:
-                gone = tuple(each._replace(tap="", device=0) for each in vm.interfaces)
-                self.vms.keep(node, vm._replace(state="crashed", pid=0, interfaces=gone))
+                self.vms.keep(node, vm.crashed())
 
     def boot(self, node: str) -> None:
         """Switch a node on that has crashed: another boot, nothing in /run and /proc, and its agent starts. Raises HostRefused."""

@@ -17,7 +17,7 @@ from mockcloud import ganeti, stored
 from mockcloud.hardware import add
 from mockcloud.stored import Interface
 from mockcloud.sysinfo import NEW, OLD
-from mockcloud.unread import unread
+from mockcloud.unread import processes, unread
 from mockcloud.variables import variables
 from netcommon.host.simulated.host import MemoryHost
 from runtime.errors import HostRefused, NetcommonError
@@ -156,7 +156,7 @@ class Hypervisor:
         self.check()
         self._forget_process(vm.pid)
         self._let_go(vm.interfaces)
-        return vm._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in vm.interfaces))
+        return vm.crashed()
 
     def stop(self, vm: Vm, ifdown: bool = False) -> tuple[Vm, HookFailed | None]:
         """Let a guest end, if it runs, and clean up after it; give it as it is then, and the last failure of a down, which stops nothing.
@@ -176,6 +176,14 @@ class Hypervisor:
                 failed = error
         self.clean(vm)
         return vm._replace(state="stopped"), failed
+
+    def end(self, vm: Vm) -> None:
+        """End the guest of an instance that has no file any more, and clean up after it. Raises NodeOff."""
+        for pid, taps in processes(self._proc, {vm.uuid}).items():
+            self._forget_process(pid)
+            for tap in taps:
+                self._node.machine.let_go(tap)
+        self.clean(vm)
 
     def leave(self, vm: Vm) -> Vm:
         """End the QEMU of a guest that has migrated away. A down that fails is Ganeti's to say, and stops nothing."""
@@ -291,7 +299,7 @@ class Hypervisor:
         made: list[Interface] = []
         for each in vm.interfaces:
             made.append(self._tap(each._replace(plugged=False, unset=False), pid))
-        return vm._replace(pid=pid, interfaces=tuple(made))
+        return vm._replace(pid=pid, boot=self.counters.boot, interfaces=tuple(made))
 
     def _tap(self, interface: Interface, pid: int) -> Interface:
         """Open a tap, of the first name that is free and of an index that none had in this boot."""

@@ -106,7 +106,8 @@ def _of_network(view: View, told: Told, settings: Settings) -> Iterator[str]:
     elif file is None or not file.owner:
         yield f"what guests of {told.name} are told is in no file of netcommon's"
     elif not told.shifted:
-        said = [line.split(",", 2) for line in file.content.splitlines()[HEADER:]]
+        parted = (line.partition(",") for line in file.content.splitlines()[HEADER:])
+        said = [(tag, *rest.partition(",")[::2]) for tag, _, rest in parted]
         has, tags = {(option, tuple(values.split(","))) for _tag, option, values in said}, {tag for tag, _option, _values in said}
         if has != lines or tags != {f"tag:{file.name}"}:
             yield f"{file.path}: it says {sorted(has)} for {' '.join(sorted(tags))}, and {sorted(lines)} is wanted"

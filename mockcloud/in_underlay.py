@@ -215,8 +215,9 @@ def _served(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
     for name, server in cloud.own.names.servers.items():
         if server.names != names:
             yield f"{name} has {sorted(server.names.items() ^ names.items())} otherwise than the registry"
-        if (server.mark.generation if server.mark is not None else 0) != generation:
-            yield f"{name} has the zone's mark {server.mark}, and the registry is at generation {generation}"
+        mark = server.marks.get(zone)
+        if (mark.generation if mark is not None else 0) != generation:
+            yield f"{name} has the zone's mark {mark}, and the registry is at generation {generation}"
 
 
 def _endpoints(commits: UnderlayCommits) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

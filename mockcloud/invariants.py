@@ -6,14 +6,16 @@ mockcloud.wanted asks netcommon.options which of several wishes counts.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mockcloud import raw
 from mockcloud.hardware import TAP
+from mockcloud.in_device import MAIN, table_of
 from mockcloud.in_force import lacking
+from mockcloud.in_own import of_own
 from mockcloud.in_routing import host_routes
 from mockcloud.kept import of_networks
 from mockcloud.left_over import Running, has_switch, left_over
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 HERE = ("running", "incoming")  #: states of an instance that has a process
 SHOWN = ("running", "pending restart")  #: how a NIC of a running instance is shown
-MAIN = 254  #: the routing table in which every lookup ends (linux/rtnetlink.h)
+RECORD = ("state", "nic", "ifindex", "incoming", "operations")  #: what is looked at of a record
 
 
 class Guest(NamedTuple):
@@ -49,27 +51,23 @@ class Guest(NamedTuple):
 def guests_of(cloud: MockCloud) -> list[Guest]:
     """Give the files of instances that can be read; those that somebody has edited are refused elsewhere."""
     found = []
-    for node in _names(f"{cloud.root}/servers"):
-        folder = Path(cloud.root, "servers", node, "vms")
-        found += [Guest(node, vm) for name in _names(str(folder)) if name.endswith(".json") and (vm := _vm(folder / name)) is not None]
+    for node in raw.names(f"{cloud.root}/servers"):
+        found += [Guest(node, vm) for _path, vm in _vms(cloud, node) if vm is not None]
     return found
 
 
-def _vm(path: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        _ = [(each["nic"]["uuid"], each["tap"], each["device"]) for each in found["interfaces"]]
-        _ = [found[name] for name in ("name", "state", "uuid", "pid")]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return found
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+def _vms(cloud: MockCloud, node: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """Give the files of instances of a node, None for one that cannot be read. What ran in an earlier boot has crashed with that."""
+    folder, hypervisor = Path(cloud.root, "servers", node, "vms"), cloud.hypervisors.get(node)
+    for path in (folder / name for name in raw.names(folder) if name.endswith(".json")):
+        vm = raw.fields(path, "name", "state", "uuid", "pid", "interfaces")
+        try:
+            _ = [(each["nic"]["uuid"], each["tap"], each["device"]) for each in vm["interfaces"]]
+        except (KeyError, TypeError):
+            yield path, None
+            continue
+        earlier = vm["state"] == "running" and hypervisor is not None and vm.get("boot") not in (None, 0, hypervisor.counters.boot)
+        yield path, {**vm, "state": "crashed"} if earlier else vm
 
 
 class _Tables(NamedTuple):
@@ -235,18 +233,19 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     yield from (f"{value} is wanted by {number}" for (_scope_of, value), number in twice.items() if number > 1)
     yield from (f"conflict: {each}" for each in client.all("conflicts"))
 
+    yield from of_own(cloud)
+
     seen: set[str] = set()
     homes: dict[str, str] = {}
-    for node in _names(f"{cloud.root}/servers"):
+    for node in raw.names(f"{cloud.root}/servers"):
         folder = Path(cloud.root, "servers", node)
-        records = {path.stem.lower(): json.loads(path.read_text()) for path in (folder / "run/netcommon/nics").glob("*.json")}
+        records = {path.stem.lower(): raw.fields(path, *RECORD) for path in (folder / "run/netcommon/nics").glob("*.json")}
         processes = {path.name for path in (folder / "proc").glob("*") if path.name.isdigit()}
         links = _tables(cloud.nodes[node]).links if node in cloud.nodes else {}
         taps = {name for name, link in links.items() if link.kind == "tun" and TAP.fullmatch(name)}
         settings = settings_of(cloud.nodes[node]) if node in cloud.nodes else None
         here = list[Running]()
-        for path in sorted((folder / "vms").glob("*.json")):
-            vm = _vm(path)
+        for path, vm in _vms(cloud, node):
             if vm is None:
                 yield f"{path} is not what mockcloud has written"
                 continue
@@ -310,18 +309,17 @@ def _running(
     """Say what of a NIC that runs does not fit on its node."""
     nic, tap = each["nic"], each["tap"]
     run = folder / "var/run/ganeti/kvm-hypervisor"
-    if record is None or (record["state"], record["nic"]["INTERFACE"], record["ifindex"]) != ("up", tap, each["device"]):
+    if not record or (record["state"], record["nic"]["INTERFACE"], record["ifindex"]) != ("up", tap, each["device"]):
         yield f"{label}: its record is {record}"
     elif record["incoming"]:
         yield f"{label}: its guest is here, and its record says that it is on its way"
     elif not record["operations"] and not each.get("unset"):
         yield f"{label}: its record says of nothing that it was done"
-    runtime = json.loads((run / "conf" / f"{vm['name']}.runtime").read_text())
-    if [each["uuid"] for each in runtime[1]][place : place + 1] != [nic["uuid"]] or (run / "pid" / vm["name"]).read_text().strip() != str(
-        vm["pid"]
-    ):
+    process = raw.text(run / "pid" / vm["name"]).strip()
+    if _in_runtime(run / "conf" / f"{vm['name']}.runtime", place) != nic["uuid"] or process != str(vm["pid"]):
         yield f"{label}: Ganeti's files say something else"
-    if f"iff:\t{tap}\n" not in "".join(path.read_text() for path in (folder / "proc" / str(vm["pid"]) / "fdinfo").iterdir()):
+    descriptors = folder / "proc" / str(vm["pid"]) / "fdinfo"
+    if all(f"iff:\t{tap}\n" not in raw.text(descriptors / name) for name in raw.names(descriptors)):
         yield f"{label}: its process does not hold {tap}"
     if node is None:
         yield f"{label}: its node's agent does not run"
@@ -338,19 +336,31 @@ def _running(
     elif nic["mode"] == "openvswitch":
         if [port.bridge for port in kernel.ports if port.name == tap] != [nic["link"]]:
             yield f"{label}: it is not on {nic['link']}"
-    elif not _led(kernel, nic["link"], link):
+    elif not _led(kernel, _table(node, nic["link"]), link):
         yield f"{label}: no rule or no route leads by {tap}"
 
 
-def _led(kernel: _Tables, table: str, link: Link) -> bool:
+def _in_runtime(path: Path, place: int) -> str:
+    """Give the UUID of the NIC that Ganeti's file of a guest has at a place, "" for none."""
+    try:
+        return str(raw.read(path)[1][place]["uuid"])
+    except (KeyError, IndexError, TypeError):
+        return ""
+
+
+def _table(node: MockNode, name: str) -> int:
+    with node.inside:
+        return table_of(node.machine.view(), name)
+
+
+def _led(kernel: _Tables, table: int, link: Link) -> bool:
     """Tell whether a rule leads to a table that has routes by a device: a rule of its own, or by marks one of all NICs of the table.
 
-    Table main needs none; nor does a NIC whose table is really the name of a device (netcommon.operations.table).
+    Table main needs none.
     """
-    tables = {route.table for route in kernel.routes if route.index == link.index}
-    if table in ("", "main", str(MAIN)) or table in kernel.links:
-        return MAIN in tables
-    return any(rule.table in tables and (rule.iif == link.name or rule.mask) for rule in kernel.rules)
+    if all((route.table, route.index) != (table, link.index) for route in kernel.routes):
+        return False
+    return table == MAIN or any(rule.table == table and (rule.iif == link.name or rule.mask) for rule in kernel.rules)
 
 
 def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
@@ -381,7 +391,7 @@ def _reported(cloud: MockCloud, commits: Commits) -> Iterator[str]:
     yield from (f"NIC {uuid} is reported still, and not wanted" for uuid in reports if uuid not in wanted and uuid in commits.instances)
     for uuid, machine in cloud.nodes.items():
         folder = Path(cloud.root, "servers", uuid, "var/lib/netcommon/wanted")
-        kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        kept = {path.stem: raw.fields(path, "revision", "registry") for path in folder.glob("*.json")}
         for nic, item in wanted.items():
             options = item["nic"]["options"] if (uuid, nic) not in cannot else ()
             if options and kept.get(nic, {}).get("revision") != item["revision"]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mockcloud import raw
 from mockcloud.wanted import FIELDS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ FOLDER = "wanted/networks"  #: below /var/lib/netcommon
 
 def of_networks(machine: MockNode, own: Iterable[str], networks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Say what is otherwise. ``own``: UUIDs of networks of NICs that are the node's; ``networks``: all of the registry's by UUID."""
-    kept = {path.stem: json.loads(path.read_text()) for path in Path(machine.paths.lib, FOLDER).glob("*.json")}
+    kept = {path.stem: raw.fields(path) for path in Path(machine.paths.lib, FOLDER).glob("*.json")}
     for uuid in sorted({*own} & networks.keys() - kept.keys()):
         yield f"nothing of network {networks[uuid]['name']} lies on {machine.name}'s disk"
     for uuid, has in kept.items():

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class MockNameServer:
-    """Have a zone. ``seen``: called after each update, with what it has by then.
+    """Have zones: each name of theirs, and a mark for each zone. ``seen``: called after each update, with what it has by then.
 
     ``away``: nobody reaches it. ``lost``: so many next answers are lost, though what was asked for is done.
     """
 
     def __init__(self, name: str, seen: Callable[[MockNameServer], None] | None = None) -> None:
         self.name, self._seen = name, seen
-        self.mark: Mark | None = None
+        self.marks: dict[str, Mark | None] = {}
         self.entries: dict[str, Entry] = {}
         self.cuts: tuple[str, ...] = ()
         self.away, self.lost = False, 0
@@ -40,24 +40,24 @@ class MockNameServer:
         """Read the zone whole. Raises TryAgain."""
         self._reached()
         self.read_whole += 1
-        return There(self.mark, dict(self.entries), self.cuts)
+        return There(self.marks.get(zone), {name: entry for name, entry in self.entries.items() if name.endswith(f".{zone}")}, self.cuts)
 
     def marked(self, zone: str) -> Mark | None:
         """Give the zone's mark. Raises TryAgain."""
         self._reached()
         self.asked += 1
-        return self.mark
+        return self.marks.get(zone)
 
     def send(self, zone: str, message: Message) -> bool:
         """Do an update, or nothing of it where the mark is another one (False). Raises TryAgain."""
         self._reached()
-        met = self.mark == message.before
+        met = self.marks.get(zone) == message.before
         if met:
             for name, address, _types in message.changes:
                 self.entries.pop(name, None)
                 if address:
                     self.entries[name] = Entry(address, message.ttl)
-            self.mark = message.after
+            self.marks[zone] = message.after
             self.updates += 1
             if self._seen is not None:
                 self._seen(self)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mockcloud.name_server import MockNameServer
 from netagent.dispatcher import tell
@@ -67,19 +67,13 @@ class NameService:
             each.look()
 
 
-class _Owed(NamedTuple):
-    """Hold what a server has, of which the registry does not know yet."""
-
-    found: Published
-
-
 class _Keeping:
     """Keep one server as the registry wants it: netregistry.service.publishing.Publishing, by a loop."""
 
     def __init__(self, server: str, naming: Naming, publisher: Publisher, loop: NodeLoop, log: Log, chance: Random) -> None:
         self._server, self._naming, self._publisher = server, naming, publisher
         self._loop, self._log, self._chance = loop, log, chance
-        self._owed: _Owed | None = None
+        self._owed: list[Published] = []  # what a server has, of which the registry does not know yet
         self._busy, self._woken, self._failed = False, False, ""
 
     def wake(self) -> None:
@@ -96,19 +90,21 @@ class _Keeping:
 
     def _bring(self) -> None:
         wanted = self._naming.wanted()
-        if wanted is not None and self._publisher.due(self._server, wanted):
-            found = self._publisher.bring(self._server, wanted)
-            self._owed = _Owed(found)
+        due = [wanted] if wanted is not None and self._publisher.due(self._server, wanted) else []
+        for each in (*due, *self._naming.left(self._server)):  # zones that were the underlay's before are emptied
+            found = self._publisher.bring(self._server, each)
+            self._owed.append(found)
             if found.whole or found.changed:
                 self._log.info(f"{self._server} has generation {found.generation}: {found.changed} names have changed")
-        if self._owed is not None:
+        if self._owed:
             self._busy = True
             self._loop.after(self._chance.uniform(*ANSWER), partial(self._tried, self._note))
 
     def _note(self) -> None:
-        if self._owed is not None:
-            self._naming.published(self._owed.found)
-        self._owed, self._busy = None, False
+        while self._owed:
+            self._naming.published(self._owed[0])
+            del self._owed[0]
+        self._busy = False
         self._again()
 
     def _again(self) -> None:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from mockcloud.registry import Reached
 
+CLUSTER = "mock"  #: that nodes and instances of a mock cloud are of
 OUI = "02:4d:43"  #: of admin NICs: locally administered
 ADMINS = {"uuid": str(uuid.uuid5(UUIDS, "admin")), "name": "mock-admin", "subnet": "100.64.0.0/14", "mac_prefix": OUI}
 GIVEN = tuple(name for name in Network._fields if name not in ("uuid", "name", "imported"))  #: fields that may be asked for
 
 
 class Claimed(HostRefused):
-    """Refuse the service of a registry that another mock cloud has."""
+    """Refuse the service of a registry that is not this mock cloud's: another one has it, or nodes have joined another registry."""
 
 
 class Networks:

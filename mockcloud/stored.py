@@ -50,8 +50,9 @@ class Begun(NamedTuple):
 class Vm(NamedTuple):
     """One instance on one node. ``moves``: how often it has changed its node, so of two nodes that name it the later one has it.
 
-    ``numbers``: how many NICs it has ever had; ``migrated``: its process was started for a guest to come to; ``begun``: what a call that
-    was killed, or whose end nobody has seen, has begun to do to one of its NICs.
+    ``numbers``: how many NICs it has ever had; ``boot``: of its node, in which its process was started, 0 where an older mockcloud did
+    that; ``migrated``: that was for a guest to come to; ``begun``: what a call that was killed, or whose end nobody has seen, has begun
+    to do to one of its NICs.
     """
 
     uuid: kinds.Uuid
@@ -60,6 +61,7 @@ class Vm(NamedTuple):
     moves: Number = 0
     numbers: Number = 0
     pid: Number = 0
+    boot: Number = 0
     migrated: bool = False
     interfaces: Annotated[tuple[Interface, ...], kinds.Sixteen] = ()
     begun: Begun | None = None
@@ -73,6 +75,10 @@ class Vm(NamedTuple):
     def nics(self) -> set[str]:
         """Give the UUIDs of its NICs."""
         return {each.nic.uuid for each in self.interfaces}
+
+    def crashed(self) -> Vm:
+        """Give it without its process, which has ended however."""
+        return self._replace(state="crashed", pid=0, interfaces=tuple(each._replace(tap="", device=0) for each in self.interfaces))
 
 
 class Counters(NamedTuple):
@@ -106,7 +112,10 @@ def forget(root: str, node: str, vm: str) -> None:
 
 
 def kept(root: str, node: str, vm: str) -> Vm | None:
-    """Read an instance of a node, None where it is not there. Raises HostRefused where somebody has written something else."""
+    """Read an instance of a node, None where it is not there: one that ran in an earlier boot of the node has crashed with that.
+
+    Raises HostRefused where somebody has written something else.
+    """
     folder = Folder.find(f"{root}/{SERVERS}/{node}/{VMS}")
     if folder is None:
         return None
@@ -118,12 +127,13 @@ def kept(root: str, node: str, vm: str) -> Vm | None:
         found = read(Vm, json.loads(data))
         why = f"it is not the one of {found.name}" if not found.uuid == vm == vm_uuid(found.name) else _unlikely(found)
         if not why:
-            return found
+            return found.crashed() if found.state == "running" and found.boot not in (0, counters(root, node).boot) else found
     except (ValueError, RecursionError):
         why = "not JSON"
     except Invalid as error:
         why = str(error)
-    raise HostRefused(f"{root}/{SERVERS}/{node}/{VMS}/{vm}.json is not what mockcloud has written ({why})", "put it back, or remove it")
+    text = f"{root}/{SERVERS}/{node}/{VMS}/{vm}.json is not what mockcloud has written ({why})"
+    raise HostRefused(text, "put it back; or remove it, and delete the instance")
 
 
 def _unlikely(vm: Vm) -> str:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mockcloud import sysinfo
-from mockcloud.cloud import CLUSTER
 from mockcloud.lost import lose
+from mockcloud.networks import CLUSTER
 from mockcloud.registry import once
 from mockcloud.sysinfo import UUIDS, paths_of
 from netregistry.client import Problem

@@ -20,6 +20,11 @@ LONGEST = 1 << 16  #: bytes
 def unread(root: str, node: str, proc: str) -> dict[int, list[str]]:
     """Give the processes of such guests, each with the taps that it has open. ``proc``: the node's /proc."""
     wanted = frozenset(stored.named(root, node)) - {vm.uuid for vm in stored.of_node(root, node)[0]}
+    return processes(proc, wanted)
+
+
+def processes(proc: str, wanted: Collection[str]) -> dict[int, list[str]]:
+    """Give the processes of the instances ``wanted``, each with the taps that it has open."""
     found: dict[int, list[str]] = {}
     if wanted and (folder := Folder.find(proc)) is not None:
         with folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mockcloud.cloud import CLUSTER
+from mockcloud.networks import CLUSTER
 from mockcloud.stored import Interface, nic_uuid
 from netregistry.client import Problem
 from netregistry.model.codec import read
@@ -60,15 +60,9 @@ class Side:
         return {**{each["name"]: each for each in reversed(found)}, **{each["uuid"]: each for each in found}}
 
     def nic(self, instance: str, number: int, index: int, body: Mapping[str, Any], tags: Sequence[str]) -> Nic:
-        """Have a NIC made, in the place of one that an instance of the name has left."""
+        """Have a NIC made."""
         uuid = nic_uuid(instance, number)
         body = {**body, "uuid": uuid, "cluster": CLUSTER, "instance": instance, "index": index, "tags": list(tags)}
-        try:
-            return read(Nic, self._client.change("POST", "nics", body).body)
-        except Problem as refused:
-            if refused.kind != "exists":
-                raise
-        self.gone(f"nics/{uuid}")
         return read(Nic, self._client.change("POST", "nics", body).body)
 
     def anew(self, vm: Vm) -> tuple[Interface, ...]:
@@ -112,6 +106,14 @@ class Side:
 
     def reports(self, uuid: str) -> dict[str, dict[str, Any]]:
         return {each["node"]: each["report"] for each in self._client.all("reports", nic=uuid)}
+
+    def state(self, uuid: str) -> str:
+        """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not.
+
+        One that is reported as stopped is: an agent that was started since then takes that back when it first compares all.
+        """
+        running = [report["state"] for report in self.reports(uuid).values() if report["state"] != "stopped"]
+        return f"reported as {running[0]}" if running else "wanted" if self.item(uuid) is not None else ""
 
     def reported(self, node: str) -> dict[str, dict[str, Any]]:
         """Give what a node reports, by NIC."""

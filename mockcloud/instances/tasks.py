@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mockcloud import stored, sysinfo
 from mockcloud.instances.side import Side, interface
+from mockcloud.instances.unfiled import take_left
 from mockcloud.nodes import uuid_of
 from mockcloud.stored import MOST_NICS, Begun, Interface, Vm, nic_uuid, vm_uuid
 from netregistry.client import Problem
@@ -118,14 +119,15 @@ class Instances:
             raise NicInvalid("INSTANCE", name, "1 to 63 of a-z, 0-9, '.' and '-', with a letter or digit at both ends")
         if len(nics) > MOST_NICS:
             raise NicInvalid("--nic", len(nics), f"at most {MOST_NICS} NICs")
-        places = self._cloud.vms.places().get(vm_uuid(name), [])
-        there = self.find(name) if places else None
+        there = self.find(name) if self._places(name) else None
         if there is not None and (there.vm.state != "making" or there.node != node):
             raise HostRefused(f"there is an instance {name} on {self._hostname(there.node)}", "choose another name, or delete it")
         networks = self._registry.networks()
         bodies = [self._registry.body(each, networks) for each in nics]
         if there is not None:  # a call that was cut off has made NICs, which may be others than these
             self._unmade(there)
+        else:
+            self._nowhere(take_left(self._cloud, name, BEGIN))
         vm = Vm(vm_uuid(name), name, "making", numbers=len(nics))
         begun = self._keep(node, vm)
         try:
@@ -142,18 +144,23 @@ class Instances:
         self._cloud.vms.forget(placed.node, placed.vm.uuid)
 
     def delete(self, name: str) -> None:
-        """Delete an instance, stopping it first. Raises NicInvalid, HostRefused, Problem, NotShown."""
+        """Delete an instance, stopping it first; or what it has left, whose file somebody has removed.
+
+        Raises NicInvalid, HostRefused, Problem, NotShown.
+        """
+        if not self._places(name, anew=not self._places(name)) and (left := take_left(self._cloud, name, BEGIN)):
+            return self._nowhere(left)
         placed = self.find(name)
         if placed.vm.runs:
             placed = self.stop(name)
         self._keep(placed.node, placed.vm._replace(state="deleting"))
         self._ready(placed.node).clean(placed.vm)
         self._after("OP_INSTANCE_REMOVE", placed.vm, placed.node)
-        uuids = placed.vm.nics | {nic_uuid(name, number) for number in range(placed.vm.numbers)}
-        for uuid in sorted(uuids):
+        uuids = sorted(placed.vm.nics | {nic_uuid(name, number) for number in range(placed.vm.numbers)})
+        for uuid in uuids:
             self._registry.gone(f"nics/{uuid}")
         self._cloud.vms.forget(placed.node, placed.vm.uuid)
-        self._until(lambda: next((f"{uuid} is {state}" for uuid in sorted(uuids) if (state := self._state(uuid))), ""))
+        return self._nowhere(uuids)
 
     # -- running
 
@@ -312,7 +319,7 @@ class Instances:
             self._keep(placed.node, placed.vm._replace(begun=None))
             raise failed
         self._after("OP_INSTANCE_SET_PARAMS", placed.vm, placed.node)
-        self._until(lambda: f"{uuid} is {state}" if (state := self._state(uuid)) else "")
+        self._nowhere([uuid])
         return self._ended(placed)
 
     def _unplugged(self, placed: Placed, uuid: str, ifdown: bool = False) -> tuple[Placed, HookFailed | None]:
@@ -418,13 +425,9 @@ class Instances:
 
     # -- until the registry shows it
 
-    def _state(self, uuid: str) -> str:
-        """Say how a NIC is that should be nowhere: wanted, or as a node has it; "" where it is not.
-
-        One that is reported as stopped is: an agent that was started since then takes that back when it first compares all.
-        """
-        running = [report["state"] for report in self._registry.reports(uuid).values() if report["state"] != "stopped"]
-        return f"reported as {running[0]}" if running else "wanted" if self._registry.item(uuid) is not None else ""
+    def _nowhere(self, uuids: Sequence[str]) -> None:
+        """Return when NICs are nowhere."""
+        self._until(lambda: next((f"{uuid} is {state}" for uuid in uuids if (state := self._registry.state(uuid))), ""))
 
     def _lack(self, nics: Sequence[Nic], node: str, states: Sequence[str]) -> str:
         """Say which NIC a node does not report in one of ``states``, where "" is no report; "" for none."""

@@ -201,8 +201,9 @@ def _restored(cloud: MockCloud, _node: str, _given: Mapping[str, Any]) -> None:
         raise HostRefused("there is no copy", "backup makes one")
     own.again()
     wanted = {each["nic"]["uuid"]: each["nic"] for each in cloud.registry.client().all("nics", belongs="instance")}
+    networks = {each["network"]["uuid"]: each["network"] for each in cloud.registry.client().all("networks")}
     cloud.own.restore(f"{cloud.root}/{BACKUP}")
-    cloud.restored, cloud.lost = True, {**cloud.lost, **wanted}
+    cloud.restored, cloud.lost, cloud.networks_lost = True, {**cloud.lost, **wanted}, {**cloud.networks_lost, **networks}
 
 
 # -- name servers

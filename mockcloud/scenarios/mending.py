@@ -1,9 +1,9 @@
 """Do what an administrator does after something went wrong, and what nodes and registry cannot do by themselves.
 
 Instances that are half made or half deleted are deleted, and those are rebooted of whose NICs a hook has failed. Where the registry was
-restored from an older copy, networks, nodes and NICs that it lacks are made anew as they were, and NICs of instances that are gone are
-deleted: under Ganeti the importer does most of that. An instance whose address somebody else has got meanwhile is deleted: no node had it
-when that was given out.
+restored from an older copy, networks, nodes and NICs that it lacks are made anew as they were, and NICs of instances and nodes that are
+gone are deleted, as are those nodes: under Ganeti the importer does most of that. An instance whose address somebody else has got meanwhile
+is deleted: no node had it when that was given out.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from mockcloud import sysinfo
-from mockcloud.cloud import CLUSTER
 from mockcloud.hardware import OWN
+from mockcloud.in_own import too_many
 from mockcloud.instances.tasks import Instances
-from mockcloud.networks import ADMINS, OUI, network_uuid, own_uuid
+from mockcloud.networks import ADMINS, CLUSTER, OUI, network_uuid, own_uuid
 from mockcloud.sysinfo import paths_of
 from netregistry.client import Problem
 from netregistry.model.codec import write
 from runtime.errors import NetcommonError, TryAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mockcloud.cloud import MockCloud
     from mockcloud.stored import Interface
@@ -42,6 +42,7 @@ def mend(cloud: MockCloud, note: Callable[[str], None]) -> None:
         _again(cloud, instances, note)
         cloud.restored = False
         cloud.lost.clear()
+        cloud.networks_lost.clear()
     for placed in instances.all()[0]:
         vm = placed.vm
         if vm.state in ("making", "deleting"):
@@ -64,6 +65,8 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
             if network is not None:
                 body = {"belongs": "server", "instance": one.hostname, "network": network["network"]["uuid"], "name": name}
                 _made(cloud, client, "nics", own_uuid(one.uuid, name), {**body, "mac": own.mac, "ip": own.address}, note)
+    for left in list(too_many(cloud)):
+        _tried(cloud, f"{left.label} is no node's: deleted", note, partial(client.change, "DELETE", left.place, force=True))
     has = {each.nic.uuid: each for placed in instances.all()[0] for each in placed.vm.interfaces}
     for item in list(client.all("nics", belongs="instance")):
         uuid = item["nic"]["uuid"]
@@ -88,7 +91,7 @@ def _again(cloud: MockCloud, instances: Instances, note: Callable[[str], None]) 
 
 
 def _networks(cloud: MockCloud, instances: Instances) -> dict[str, dict[str, Any]]:
-    """Give the networks in which somebody has a NIC, as files of instances and nodes say them."""
+    """Give the networks in which somebody has a NIC, as files of instances and nodes say them; all as the registry had them, if it did."""
     found: dict[str, dict[str, Any]] = {ADMINS["uuid"]: {**ADMINS}}
     for one in sysinfo.look(cloud.root).nodes:
         for name, own in one.external:
@@ -97,10 +100,12 @@ def _networks(cloud: MockCloud, instances: Instances) -> dict[str, dict[str, Any
                 found[network_uuid(name)] = {"name": name, "mac_prefix": OUI, "subnet": subnet}
     for placed in instances.all()[0]:
         for network in (each.network for each in placed.vm.interfaces if each.network is not None):
-            found[network.uuid] = {
-                name: value for name, value in write(network).items() if value and name not in ("uuid", "master", "imported")
-            }
-    return found
+            found[network.uuid] = _said(write(network))
+    return found | {uuid: _said(each) for uuid, each in cloud.networks_lost.items()}
+
+
+def _said(network: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in network.items() if value and name not in SET}
 
 
 def _made(cloud: MockCloud, client: Asker, place: str, uuid: str, body: dict[str, Any], note: Callable[[str], None]) -> None:

@@ -210,6 +210,7 @@ class Server(BaseServer):
 
         Raises NicInvalid, NetcommonError.
         """
+        self._cloud.same()  # while this one has served it there may have come another registry
         words = path.split("/")
         if words == ["", "nodes"]:
             return nodes.perform(self._cloud, *_named(body))

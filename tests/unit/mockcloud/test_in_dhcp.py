@@ -115,6 +115,7 @@ EDITED: dict[str, tuple[str, Callable[[MemoryHost], None], str]] = {
     "no file": ("dnsmasq", gone(HOSTS), f"0: dhcp = dnsmasq is wanted, and {HOSTS}/UUID is not there"),
     "mode": ("dnsmasq", unreadable, f"0: dhcp = dnsmasq is wanted, and the mode of {HOSTS}/UUID is 0600"),
     "network": ("dnsmasq", edited(OPTIONS, "1400", "1500"), ""),
+    "network's odd line": ("dnsmasq", edited(OPTIONS, "1400", "1400\nx"), ""),
     "no network": ("dnsmasq", gone(OPTIONS), "0: what guests of blue are told is in no file of netcommon's"),
     "bridge": ("nfdhcpd", edited(BINDINGS, "INDEV=br0", "INDEV=br1"), f"0: {BINDINGS}/tap0: INDEV is br1, and br0 is wanted"),
     "gateway": (

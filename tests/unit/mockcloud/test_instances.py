@@ -481,7 +481,7 @@ def test_an_instance_that_is_refused_leaves_nothing(run: Mockcloud) -> None:
 def test_a_creation_that_was_killed_is_made_again_as_it_is_said_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "cloud") as cloud:
         prepare(cloud)
-        with killed(monkeypatch, 5), pytest.raises(Killed):
+        with killed(monkeypatch, 6), pytest.raises(Killed):
             Instances(cloud).create("web1", FIRST, [{"network": "blue", "ip": "192.0.2.5"}, {"network": "blue"}, {"network": "blue"}])
         assert len(list(cloud.registry.client().all("nics", belongs="instance"))) == 2
     with opened(tmp_path / "cloud") as cloud:

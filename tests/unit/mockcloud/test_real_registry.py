@@ -207,11 +207,23 @@ def test_another_registry_in_the_place_of_the_clouds_is_refused(registry: Regist
     Faults(made, noted.append).strike("restore", [], {}, 0.0)
     assert "is a process of its own" in noted[0] and "backup" not in noted[0]
     registry.kill()
+    made.same()  # one that does not answer may be the same
     shutil.move(registry.file.parent, tmp_path / "before")
     registry.command("init")
     registry.start()
     with pytest.raises(HostRefused, match="it is another one than they have joined: have that one served there again"):
         perform(made, "create", {})
+    server = Server(made)
+    tasks: dict[str, tuple[str, dict[str, object]]] = {
+        "/nodes": ("count", {"number": 0}),
+        "/tasks": ("create", {"name": "web1", "node": "mock1", "nics": []}),
+        "/faults": ("agent", {"nodes": ["mock1"], "for": 1}),
+        f"/nodes/{FIRST}/tasks": ("create", {"name": "web1", "nics": []}),
+    }
+    for path, (task, params) in tasks.items():
+        with pytest.raises(HostRefused, match="it is another one than they have joined"):
+            server.task(path, "", {"task": task, "params": params})
+    server.close()
     assert len(made.list()) == 1
     made.close()
     with pytest.raises(HostRefused, match="it is another one than they have joined"):

@@ -130,11 +130,11 @@ def test_before_anybody_has_spoken_nothing_is_changed_and_for_a_minute_at_most(w
     for _ in range(int(WAIT)):
         world.serving.turn()
         assert world.serving.names == world.right and not world.serving.noted
-    mark = world.serving.server.mark
+    mark = world.serving.server.marks.get(ZONE)
     assert mark is not None and mark.epoch == "second" and mark.part, "the zone is this one's, and on its way"
     world.serving.turn(2 * SECOND)
     assert sorted(world.serving.names.values()) == sorted(world.copied.values()) and world.serving.noted
-    mark = world.serving.server.mark
+    mark = world.serving.server.marks.get(ZONE)
     assert mark is not None and not mark.part
 
 

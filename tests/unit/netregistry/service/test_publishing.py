@@ -180,7 +180,7 @@ def test_a_server_that_lost_what_it_had_is_brought_back_though_nothing_changes(m
     async def test() -> None:
         registry.want(1, {WEB: ONE})
         await until(lambda: registry.at("a") == 1)
-        server.mark, server.entries = None, {}
+        server.marks, server.entries = {}, {}
         time[0] = LOOK
         await until(lambda: len(registry.done) == 3)
         assert server.names == {WEB: ONE}
@@ -227,7 +227,7 @@ def test_names_that_cannot_be_published_are_told_once() -> None:
 def test_records_of_others_that_go_are_told() -> None:
     registry = Registry(MockNameServer("a"))
     server = registry.servers["a"]
-    server.mark = Mark("fd00:1:2::/48", "first", 0)
+    server.marks[ZONE] = Mark("fd00:1:2::/48", "first", 0)
     server.entries = {WEB: Entry("", 60, ("CNAME",)), f"db.console.{ZONE}": Entry("", 60, ("A",))}
 
     async def test() -> None:

@@ -94,7 +94,7 @@ def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server:
     """Notice a name server that comes back empty, from a snapshot, or in the middle of a change, while no name changes."""
     wanted = want(2, {WEB: TWO, DB: ONE})
     site.publisher.bring("a", wanted)
-    server.mark, server.entries = mark, {WEB: Entry(ONE, 60)} if mark else {}
+    server.marks[ZONE], server.entries = mark, {WEB: Entry(ONE, 60)} if mark else {}
     site.time = LOOK
     if mark is not None and mark.epoch != wanted.epoch:
         with pytest.raises(HostRefused, match="another copy of this registry"):
@@ -102,7 +102,7 @@ def test_a_server_that_lost_what_it_had_is_found_by_its_mark(site: Site, server:
         assert site.publisher.lost("a") == (Published("a", ZONE, -1),), "it leads to where nobody here knows"
         return
     assert site.publisher.bring("a", wanted) == Published("a", ZONE, 2, 2, True)
-    assert server.names == wanted.names and server.mark == wanted.mark
+    assert server.names == wanted.names and server.marks.get(ZONE) == wanted.mark
 
 
 def test_what_a_server_has_lost_is_told_though_it_cannot_be_brought_back(site: Site, server: MockNameServer) -> None:
@@ -113,7 +113,7 @@ def test_what_a_server_has_lost_is_told_though_it_cannot_be_brought_back(site: S
 
     wanted = want(5, {WEB: TWO})
     site.publisher.bring("a", wanted)
-    server.mark, server.entries = Mark(OWNER, "first", 4), {WEB: Entry(ONE, 60)}
+    server.marks[ZONE], server.entries = Mark(OWNER, "first", 4), {WEB: Entry(ONE, 60)}
     server.send = send  # type: ignore[method-assign]
     site.time = LOOK
     for _ in range(2):
@@ -129,11 +129,11 @@ def test_what_a_server_has_lost_is_told_though_it_cannot_be_brought_back(site: S
 def test_nothing_is_lost_where_others_are_ahead_or_the_zone_was_given_up(site: Site, server: MockNameServer) -> None:
     wanted = want(5, {WEB: TWO})
     site.publisher.bring("a", wanted)
-    server.mark = Mark(OWNER, "first", 6)
+    server.marks[ZONE] = Mark(OWNER, "first", 6)
     site.time = LOOK
     with pytest.raises(HostRefused):
         site.publisher.bring("a", wanted)
-    server.mark = None
+    server.marks[ZONE] = None
     left = want(7, {})._replace(prefix="fd00:1:2::/48", former=True)
     assert site.publisher.bring("a", left).generation == 7 and site.publisher.lost("a") == ()
 
@@ -159,7 +159,7 @@ def test_a_server_that_was_away_is_read_whole(site: Site, server: MockNameServer
     assert site.publisher.due("a", want(2, {WEB: TWO}))
     server.away = False
     assert site.publisher.bring("a", want(2, {WEB: TWO})).whole
-    server.entries, server.mark = {}, None  # it comes back without what it had
+    server.entries, server.marks[ZONE] = {}, None  # it comes back without what it had
     assert site.publisher.bring("a", want(3, {WEB: THREE})) == Published("a", ZONE, 3, 1, True)
     assert server.names == {WEB: THREE}
 
@@ -181,7 +181,7 @@ def test_servers_are_each_at_a_generation_of_their_own() -> None:
     site.publisher.bring("a", want(2, {WEB: TWO}))
     two.away = False
     assert site.publisher.bring("b", want(2, {WEB: TWO})).generation == 2
-    assert one.names == two.names == {WEB: TWO} and one.mark == two.mark
+    assert one.names == two.names == {WEB: TWO} and one.marks == two.marks
 
 
 def test_two_services_cannot_overwrite_each_other(site: Site, server: MockNameServer) -> None:
@@ -330,9 +330,10 @@ def test_whatever_happens_a_name_has_one_address_that_it_was_given(seed: int, mo
     history = [want(1, dict(names))]
 
     def seen(server: MockNameServer) -> None:
-        assert server.mark is not None
-        if server.mark.part == 0:
-            (told,) = (each for each in history if each.generation == server.mark.generation)
+        mark = server.marks[ZONE]
+        assert mark is not None
+        if mark.part == 0:
+            (told,) = (each for each in history if each.generation == mark.generation)
             assert server.names == dict(told.names)
         for name in steady if full else ():
             assert server.names[name] in {each.names[name] for each in history}
@@ -358,9 +359,9 @@ def test_whatever_happens_a_name_has_one_address_that_it_was_given(seed: int, mo
     for _ in range(100):
         if attempted(services[0], history[-1]):
             break
-    assert server.mark == history[-1].mark and server.names == dict(history[-1].names)
+    assert server.marks.get(ZONE) == history[-1].mark and server.names == dict(history[-1].names)
 
 
 def test_the_mark_is_of_who_publishes(site: Site, server: MockNameServer) -> None:
     site.publisher.bring("a", want(1, {WEB: ONE}))
-    assert server.mark == Mark(OWNER, "first", 1)
+    assert server.marks.get(ZONE) == Mark(OWNER, "first", 1)
