@@ -13,7 +13,7 @@ from netcommon.host.api.facts import AF_INET, AF_INET6
 from netcommon.host.simulated.host import MemoryHost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mockcloud.node import MockNode
     from mockcloud.wanted import Told, Wanted
@@ -66,7 +66,20 @@ def left_over(node: MockNode, nics: Sequence[Running]) -> Iterator[str]:
         )
         if has_switch(node):
             yield from (f"Open vSwitch has a queue of NIC {each.owner} for {each.port}, and no port uses it" for each in view.ovs_shapers())
+            yield from _flows(view, {each.nic["uuid"] for each in nics})
         yield from _files(view, nics)
+
+
+def _flows(view: View, owners: Collection[str]) -> Iterator[str]:
+    """Name each number for which a bridge has flows of ours, and no NIC's port."""
+    known: dict[str, set[int]] = {bridge.name: set() for bridge in view.ovs_switches()}
+    for port in view.ovs_ports():
+        bridge = view.ovs_switch(port.bridge) if port.owner in owners else None
+        if bridge is not None:
+            known.setdefault(bridge.name, set()).add(port.ofport)
+    for name, numbers in sorted(known.items()):
+        for number in sorted({flow.port for flow in view.flows(name)} - numbers):
+            yield f"Open vSwitch has flows on {name} for port {number}, which is nobody's"
 
 
 def _elements(view: View, indices: set[int]) -> Iterator[str]:
