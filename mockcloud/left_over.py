@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.in_device import MAIN, OURS, blackholes, table_of
+from mockcloud.in_device import BLACKHOLE, MAIN, OURS, blackholes, table_of
 from mockcloud.in_routing import mark_of
 from mockcloud.wanted import OF_ADDRESSES
 from netcommon.host.api.datapath import UNICAST
-from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6, REST
 from netcommon.host.simulated.host import MemoryHost
 
 if TYPE_CHECKING:
@@ -108,13 +108,18 @@ def _rules(view: View, nics: Sequence[Running]) -> Iterator[str]:
 
 
 def _routes(view: View, nics: Sequence[Running]) -> Iterator[str]:
-    """Find what leads elsewhere than to NICs; at those mockcloud.in_routing looks."""
+    """Find what leads elsewhere than to NICs, or refuses what is for them; at NICs' own mockcloud.in_routing looks.
+
+    At the route for the rest of a node's underlay prefix mockcloud.in_underlay does.
+    """
     devices = {each.link.index for each in nics}
     for family in (AF_INET, AF_INET6):
         for route in view.routes(family):
             if (route.type, route.protocol) == (UNICAST, OURS) and route.index not in devices:
                 link = view.link_at(route.index)
                 yield f"{route.destination} is routed to {link.name if link is not None else route.index}, which is no NIC's"
+            elif route.protocol == OURS and route.type not in (UNICAST, BLACKHOLE) and route.metric != REST:
+                yield f"{route.destination} in table {route.table} is refused by a route of type {route.type}, which nobody wants"
 
 
 def _blackholes(view: View, nics: Sequence[Running]) -> Iterator[str]:

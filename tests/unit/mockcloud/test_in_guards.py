@@ -186,3 +186,16 @@ def test_flows_of_a_port_that_is_nobodys_are_seen(cloud: MockCloud, port: int) -
     host = running(cloud)
     host.openflow.all.append(host.openflow.all[0]._replace(port=port))
     assert said(cloud) == [f"mock1: Open vSwitch has flows on ovs0 for port {port}, which is nobody's"]
+
+
+def test_the_device_of_a_switch_on_a_bridge_or_of_less_mtu_is_seen(cloud: MockCloud) -> None:
+    kernel = running(cloud).kernel
+    tap, bridge = kernel.named("tap2"), kernel.named("br0")
+    assert tap is not None and bridge is not None
+    for fields, says in (
+        ({"master": bridge.index, "port_kind": "bridge"}, "its device is a port of br0, which is not wanted"),
+        ({"master": bridge.index, "port_kind": "openvswitch"}, ""),
+        ({"mtu": 1400}, "the MTU of its device is 1400, and that of ovs0 1500"),
+    ):
+        kernel.links[tap.index] = tap._replace(**fields)
+        assert said(cloud) == ([f"2: {says}"] if says else [])
