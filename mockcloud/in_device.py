@@ -25,7 +25,8 @@ ARP_TABLE, GATEWAYS = "netcommon-arp", "gateways"
 BLACKHOLE = 6  #: RTN_BLACKHOLE (linux/rtnetlink.h)
 OURS = 174  #: the number of netcommon among routing protocols
 MAIN = 254
-GATEWAY6 = "fe80::1"
+GATEWAY6, GATEWAY_LENGTH = "fe80::1", 64
+OPENVSWITCH = "openvswitch"  #: the kind of a port of the kernel's datapath
 REVERSE_PATH = {"off": "0", "strict": "1", "loose": "2"}  #: rp_filter (ip-sysctl.rst)
 #: Options of a port of a bridge, and the kernel's names of them.
 PORT = {"isolated": "isolated", "mcast_flood": "mcast_flood", "mcast_fast_leave": "fastleave", "mcast_to_unicast": "mcast_to_unicast"}
@@ -34,6 +35,8 @@ PORT = {"isolated": "isolated", "mcast_flood": "mcast_flood", "mcast_fast_leave"
 def of_device(view: View, wanted: Wanted, link: Link, nic: Mapping[str, Any], told: Told) -> Iterator[str]:
     """Say what is not so. ``nic``: as its guest was started with it; ``told``: what is said of its network."""
     yield from _of_addresses(view, link, nic["mode"])
+    yield from _of_master(view, link, nic)
+    yield from _of_answers(view, link, nic["mode"])
     if nic["mode"] == "routed":
         yield from _of_mac(wanted, link, nic["mac"])
         yield from _of_settings(view, wanted, link)
@@ -59,6 +62,25 @@ def _of_addresses(view: View, link: Link, mode: str) -> Iterator[str]:
     for each in view.addresses(link.index):
         if each.protocol == OURS and (each.family == AF_INET or mode != "routed"):
             yield f"its device has the address {each.address}, which is not wanted"
+
+
+def _of_master(view: View, link: Link, nic: Mapping[str, Any]) -> Iterator[str]:
+    """A guest on no bridge has none of its frames there, and one that is on a bridge can send what that takes (docs/lifecycle.md)."""
+    mode = nic["mode"]
+    if link.master and (mode == "routed" or (mode == "openvswitch" and link.port_kind != OPENVSWITCH)):
+        master = view.link_at(link.master)
+        yield f"its device is a port of {master.name if master is not None else link.master}, which is not wanted"
+    bridge = view.link(nic["link"]) if mode != "routed" else None
+    if bridge is not None and link.mtu < bridge.mtu and (mode == "openvswitch" or link.master == bridge.index):
+        yield f"the MTU of its device is {link.mtu}, and that of {bridge.name} {bridge.mtu}"
+
+
+def _of_answers(view: View, link: Link, mode: str) -> Iterator[str]:
+    """Name each address for which the node answers a guest by an entry of ours; those of its gateway of IPv6 are looked at elsewhere."""
+    for family in (AF_INET, AF_INET6) if mode != "routed" else (AF_INET,):
+        for each in view.neighbours(family, link.index):
+            if each.protocol == OURS:
+                yield f"the node answers it for {each.address}, which is not wanted"
 
 
 # -- routed
@@ -126,17 +148,23 @@ def _of_gateway6(view: View, wanted: Wanted, link: Link, gateway: str) -> Iterat
         return
     local = gateway.startswith(("fe8", "fe9", "fea", "feb"))
     six = AF_INET6 in wanted.addresses.families
-    own = {each for each in (GATEWAY6 if wanted.options.gateway_link_local else "", gateway if local else "") if each and six}
-    has = {each.address: each.protocol for each in view.addresses(link.index) if each.family == AF_INET6}
-    yield from (f"its gateway {each} is no address of its device" for each in sorted(own - has.keys()))
+    own = {name for name in (GATEWAY6 if wanted.options.gateway_link_local else "", gateway if local else "") if name and six}
+    addresses = [each for each in view.addresses(link.index) if each.family == AF_INET6]
+    for each in addresses:
+        if each.address in own and (each.length != GATEWAY_LENGTH or each.deprecated):
+            yield f"its gateway {each.address} is of /{each.length}{', and deprecated' if each.deprecated else ''}"
+    has = {each.address: each.protocol for each in addresses}
+    yield from (f"its gateway {name} is no address of its device" for name in sorted(own - has.keys()))
     if GATEWAY6 in has.keys() - own:
         yield f"gateway_link_local = false is wanted, and its device has the address {GATEWAY6}"
-    more = {each for each, protocol in has.items() if protocol == OURS} - {*own, GATEWAY6}
-    yield from (f"its device has the address {each}, which is not wanted" for each in sorted(more))
-    answered = {each.address for each in view.neighbours(AF_INET6, link.index) if each.protocol == OURS}
+    more = {name for name, protocol in has.items() if protocol == OURS} - {*own, GATEWAY6}
+    yield from (f"its device has the address {name}, which is not wanted" for name in sorted(more))
+    entries = [each for each in view.neighbours(AF_INET6, link.index) if each.protocol == OURS]
+    answered = {each.address for each in entries}
     expected = {gateway} - {*wanted.addresses.ipv6, *own, ""} if six else set[str]()
-    yield from (f"nobody answers it for its gateway {each}" for each in sorted(expected - answered))
-    yield from (f"the node answers it for {each}, which is no gateway of it" for each in sorted(answered - expected))
+    yield from (f"nobody answers it for its gateway {name}" for name in sorted(expected - answered))
+    yield from (f"the node answers it for {name}, which is no gateway of it" for name in sorted(answered - expected))
+    yield from (f"the node answers it for {each.address} as for no router" for each in entries if not each.router)
 
 
 # -- bridged

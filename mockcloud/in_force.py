@@ -38,6 +38,8 @@ INET, BRIDGE, NETDEV = 1, 7, 5  #: families of nftables (linux/netfilter.h)
 PROTOCOLS = {"tcp": 6, "udp": 17}
 INPUT, FORWARD, POSTROUTING = 1, 2, 4  #: hooks of inet and bridge (linux/netfilter.h, linux/netfilter_bridge.h)
 INGRESS = 0  #: that of netdev
+TICK = 64  #: nanoseconds, in which the kernel counts buckets (PSCHED_SHIFT)
+HEADER, LONGEST = 14, 1 << 16  #: bytes before what an MTU counts, and of what a guest hands over as one frame
 DELIVERY = "netcommon-delivery"  #: the table of what bridges deliver to guarded guests, of family bridge
 
 
@@ -58,6 +60,7 @@ def lacking(node: MockNode, running: Running, interface: Mapping[str, Any], sett
         switch = view.ovs_switch(nic["link"]) if port is not None else None
         if mode in ("bridged", "routed") or (switch is not None and not switch.userspace):  # what the kernel forwards it filters, too
             yield from _said(wanted, _of_kernel(view, wanted, link, mode))
+            yield from _of_buckets(view, wanted, link) if mode != "openvswitch" else ()
             if wanted.options.spoof_guard and not wanted.unsure & OF_GUARD:
                 yield from _of_guard(view, wanted, link, nic["mac"], mode)
 
@@ -97,6 +100,22 @@ def _of_kernel(view: View, wanted: Wanted, link: Link, mode: str) -> dict[str, b
         has["rate_in"] = (shaper.rate if shaper is not None else 0) == options.rate_in
         has["rate_out"] = {each.rate for each in view.filters(link.index) if not each.egress and each.rate} == {options.rate_out} - {0}
     return has
+
+
+def _of_buckets(view: View, wanted: Wanted, link: Link) -> Iterator[str]:
+    """Say of a limit by what no frame passes: what is longer than a policer's bucket it drops, and a shaper cuts no more than the MTU."""
+    shaper, frame = view.root_qdisc(link.index), link.mtu + HEADER
+    small = shaper is not None and shaper.rate and (shaper.buffer * TICK < _lasts(frame, shaper.rate) or shaper.limit < frame)
+    if shaper is not None and small and "rate_in" not in wanted.unsure:
+        yield f"what its guest receives goes by a bucket of {shaper.buffer} ticks and {shaper.limit} bytes, which holds no frame"
+    for each in view.filters(link.index):
+        if not each.egress and each.rate and each.burst * TICK < _lasts(LONGEST, each.rate) and "rate_out" not in wanted.unsure:
+            yield f"what its guest sends goes by a bucket of {each.burst} ticks, which does not hold what is sent as one frame"
+
+
+def _lasts(size: int, rate: int) -> int:
+    """Tell how many nanoseconds so many bytes take at a rate."""
+    return size * 8 * 10**9 // rate
 
 
 def _works(view: View, chain: NftChain) -> bool:

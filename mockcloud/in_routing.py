@@ -61,16 +61,22 @@ def _of_routes(view: View, wanted: Addresses, link: Link, table: int) -> Iterato
     own = {each for family in LENGTHS for each in wanted.destinations(family)}
     every = [route for family in LENGTHS for route in view.routes(family)]
     routes = [route for route in every if route.type == UNICAST and route.index == link.index]
-    there = {route.destination: route.metric for route in routes if route.table == table}
     ours = [route for route in routes if route.protocol == OURS]
+    by = {
+        each: hosts[0] for family in LENGTHS if (hosts := wanted.hosts(family)) for each in wanted.prefixes(family)
+    }  # the guest is the router
+    there = {route.destination: route.metric for route in routes if (route.table, route.tos) == (table, 0)}
     more = {route.destination for route in (*ours, *host_routes(view)) if route.index == link.index}
     yield from (f"{each} is not routed to it" for each in sorted(own - there.keys()))
     yield from (f"{each} is routed to it, and is not its own" for each in sorted(more - own))
     for route in ours:
         if route.destination in own and route.table != table:
             yield f"{route.destination} is routed to it in table {route.table}, too"
+        elif route.destination in own and route.gateway != by.get(route.destination, ""):
+            gateway = by.get(route.destination) or "none"
+            yield f"{route.destination} is routed to it by the gateway {route.gateway or 'none'}, and by {gateway} is wanted"
     for route in every:
-        if route.type != UNICAST and route.table == table and route.destination in own and route.metric < there.get(route.destination, 0):
+        if route.type != UNICAST and route.table == table and route.destination in own and route.metric <= there.get(route.destination, -1):
             yield f"{route.destination} is routed to it behind a route that leads nowhere"
 
 

@@ -35,7 +35,17 @@ SIGNS = {
 STEP, NEXT = re.compile(r"\breg13=(\w+)/0xe0000000", re.ASCII), re.compile(r"\bload:(\w+)->NXM_NX_REG13\[29\.\.31\]", re.ASCII)
 ALL = re.compile(r"priority=[0-9]+,reg13=\w+/0xe0000000 actions=.*", re.ASCII)
 STEPS = 29  #: the lowest bit that tells the step
-MAC, IPV4, IPV6 = (re.compile(rf"\b{field}=([0-9a-f:./]+)", re.ASCII) for field in ("dl_src", "nw_src", "ipv6_src"))
+MAC, IPV4, IPV6, ARP, TARGET = (
+    re.compile(rf"\b{field}=([0-9a-f:./]+)", re.ASCII) for field in ("dl_src", "nw_src", "ipv6_src", "arp_spa", "nd_target")
+)
+#: What a flow of a guard does that does not drop: it leads to a step, and nowhere else.
+ON = re.compile(r"(?:(?:move|load):[^,]+,)*load:\w+->NXM_NX_REG13\[29\.\.31\],resubmit\(,0\)", re.ASCII)
+UNTAGGED = "vlan_tci=0x0000/0x1000"
+VLANS = 1 << 12
+VID, TCI = re.compile(r"\bdl_vlan=([0-9]+)", re.ASCII), re.compile(r"\bvlan_tci=(0x1[0-9a-f]{3})/(0x1[0-9a-f]{3})", re.ASCII)
+#: By what a sender is known, by how a flow names what is sent; what else there is has no such name.
+SENDERS = dict.fromkeys(("ip", "icmp", "tcp", "udp", "sctp"), "nw_src") | {"arp": "arp_spa", "rarp": "arp_sha"}
+SENDERS |= dict.fromkeys(("ipv6", "icmp6", "tcp6", "udp6", "sctp6"), "ipv6_src")
 
 
 def of_switch(view: View, wanted: Wanted, port: OvsPort, nic: Mapping[str, Any]) -> Iterator[str]:
@@ -89,12 +99,15 @@ def _of_flows(flows: Sequence[Flow], wanted: Wanted, mac: str) -> Iterator[str]:
             yield f"{name} = {shown(name, getattr(options, name))} is wanted, and its flows do otherwise"
     yield from _of_steps([each.text for each in flows], options.allow_restricted_traffic)
     anything = options.allow_ip_spoofing or options.allow_dhcp_spoofing
+    yield from _of_passing([each.text for each in flows], wanted, anything)
     passing = [each.text for each in flows if not each.text.endswith(DROPS)]
     of_link = link_local(mac) if mac else ""
     for field, expression, own in (
         ("MAC", MAC, [mac] if mac and not options.allow_mac_spoofing else []),
         ("address of IPv4", IPV4, [] if anything else [*known.ipv4, *known.prefixes4]),
+        ("sender of ARP", ARP, [] if anything else [*known.ipv4, *known.prefixes4]),
         ("address of IPv6", IPV6, [] if anything else [*known.ipv6, *known.prefixes6]),
+        ("target of an advertisement", TARGET, [] if anything else [*known.ipv6, *known.prefixes6]),
     ):
         found = {one for text in passing for one in expression.findall(text)} - ANYBODY - {of_link}
         if found != {*own} - {of_link}:
@@ -124,3 +137,50 @@ def _of_steps(flows: Sequence[str], anything: bool) -> Iterator[str]:
             yield f"its flows let the rest of step {step} pass"
         elif True in dropped and last and anything:
             yield f"its flows do not let the rest of step {step} pass"
+
+
+def _of_passing(flows: Sequence[str], wanted: Wanted, anything: bool) -> Iterator[str]:
+    """Name each flow that lets pass what the others of a guard are to look at, or drop: of those that fit the highest one alone counts.
+
+    ``anything``: a sender may have any address.
+    """
+    places = [(STEP.search(text), text) for text in flows]
+    ends = {int(each, 0) for text in flows for each in NEXT.findall(text)} - {int(found[1], 0) >> STEPS for found, _text in places if found}
+    needed = {field for field in SENDERS.values() if not anything or field == "arp_sha"}
+    needed -= {"nw_src", "arp_spa"} if not (wanted.addresses.ipv4 or wanted.addresses.prefixes4) else set()
+    needed -= {"ipv6_src"} if not (wanted.addresses.ipv6 or wanted.addresses.prefixes6) else set()
+    tagged = {vid for text in flows if not text.endswith(DROPS) for vid in _tagged(text)}
+    if tagged != {*wanted.vlan.trunks}:
+        yield f"its flows know other VLANs: {', '.join(map(str, sorted(tagged))) or 'none'}"
+    signs = set[str]().union(*SIGNS.values())
+    for found, text in places:
+        match, _actions, actions = text.partition(" actions=")
+        words = set(match.split(","))
+        if found is None or (actions != "drop" and not ON.fullmatch(actions)):
+            yield f"one of its flows is of no step, or leads to none: {text}"
+        elif actions != "drop":
+            beside = [each for place, each in places if place is not None and place[1] == found[1]]
+            dropping = [each for each in beside if each.endswith(DROPS) and signs & {*each.removesuffix(DROPS).split(",")}]
+            fields = {word.partition("=")[0] for word in words}
+            senders = {SENDERS[word] for word in words & SENDERS.keys()}
+            free = wanted.options.allow_restricted_traffic and not senders
+            passes = any(int(each, 0) in ends for each in NEXT.findall(text))
+            unseen = "nw_frag=first" not in words and any(_priority(text) >= _priority(each) for each in dropping)
+            if ALL.fullmatch(text) is None:  # of what takes the rest _of_steps speaks
+                unseen |= int(found[1], 0) == 0 and UNTAGGED not in words and not _tagged(text)
+                unseen |= any(MAC.search(each) for each in beside) and "dl_src" not in fields
+                unseen |= passes and not free and (not senders or bool(senders & needed - fields))
+            if unseen:
+                yield f"one of its flows lets pass what no other has looked at: {text}"
+
+
+def _tagged(text: str) -> set[int]:
+    """Give the VLANs whose tags a flow is for: of one, or of all that have some bits in common."""
+    found = {int(vid) for vid in VID.findall(text)}
+    ranges = [(int(value, 0), int(mask, 0)) for value, mask in TCI.findall(text)]
+    return found | {vid for vid in range(VLANS) for value, mask in ranges if (vid | 0x1000) & mask == value}
+
+
+def _priority(text: str) -> int:
+    found = PRIORITY.search(text)
+    return int(found[1]) if found is not None else 0

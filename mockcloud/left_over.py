@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mockcloud.in_device import MAIN, OURS, blackholes, table_of
+from mockcloud.in_device import BLACKHOLE, MAIN, OURS, blackholes, table_of
 from mockcloud.in_routing import mark_of
 from mockcloud.wanted import OF_ADDRESSES
 from netcommon.host.api.datapath import UNICAST
-from netcommon.host.api.facts import AF_INET, AF_INET6
+from netcommon.host.api.facts import AF_INET, AF_INET6, REST
 from netcommon.host.simulated.host import MemoryHost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mockcloud.node import MockNode
     from mockcloud.wanted import Told, Wanted
@@ -66,7 +66,20 @@ def left_over(node: MockNode, nics: Sequence[Running]) -> Iterator[str]:
         )
         if has_switch(node):
             yield from (f"Open vSwitch has a queue of NIC {each.owner} for {each.port}, and no port uses it" for each in view.ovs_shapers())
+            yield from _flows(view, {each.nic["uuid"] for each in nics})
         yield from _files(view, nics)
+
+
+def _flows(view: View, owners: Collection[str]) -> Iterator[str]:
+    """Name each number for which a bridge has flows of ours, and no NIC's port."""
+    known: dict[str, set[int]] = {bridge.name: set() for bridge in view.ovs_switches()}
+    for port in view.ovs_ports():
+        bridge = view.ovs_switch(port.bridge) if port.owner in owners else None
+        if bridge is not None:
+            known.setdefault(bridge.name, set()).add(port.ofport)
+    for name, numbers in sorted(known.items()):
+        for number in sorted({flow.port for flow in view.flows(name)} - numbers):
+            yield f"Open vSwitch has flows on {name} for port {number}, which is nobody's"
 
 
 def _elements(view: View, indices: set[int]) -> Iterator[str]:
@@ -95,13 +108,18 @@ def _rules(view: View, nics: Sequence[Running]) -> Iterator[str]:
 
 
 def _routes(view: View, nics: Sequence[Running]) -> Iterator[str]:
-    """Find what leads elsewhere than to NICs; at those mockcloud.in_routing looks."""
+    """Find what leads elsewhere than to NICs, or refuses what is for them; at NICs' own mockcloud.in_routing looks.
+
+    At the route for the rest of a node's underlay prefix mockcloud.in_underlay does.
+    """
     devices = {each.link.index for each in nics}
     for family in (AF_INET, AF_INET6):
         for route in view.routes(family):
             if (route.type, route.protocol) == (UNICAST, OURS) and route.index not in devices:
                 link = view.link_at(route.index)
                 yield f"{route.destination} is routed to {link.name if link is not None else route.index}, which is no NIC's"
+            elif route.protocol == OURS and route.type not in (UNICAST, BLACKHOLE) and route.metric != REST:
+                yield f"{route.destination} in table {route.table} is refused by a route of type {route.type}, which nobody wants"
 
 
 def _blackholes(view: View, nics: Sequence[Running]) -> Iterator[str]:

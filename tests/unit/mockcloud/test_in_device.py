@@ -20,7 +20,7 @@ from mockcloud.invariants import always
 from mockcloud.invariants import fitting as wrong
 from mockcloud.sysinfo import node_uuid
 from netcommon.features.base import Part
-from netcommon.host.api.facts import AF_INET6, Address, Link, Neighbour
+from netcommon.host.api.facts import AF_INET, AF_INET6, Address, Link, Neighbour
 from netcommon.host.simulated.host import MemoryHost
 from netcommon.operations import access_rules, shared_table
 from tests.support.killing_steps import opened
@@ -185,6 +185,23 @@ def no_addresses(host: MemoryHost) -> None:
     host.kernel.addresses = [each for each in host.kernel.addresses if each.index != device(host, 2).index]
 
 
+def on_the_bridge(host: MemoryHost) -> None:
+    moved(host, 1, master=device(host, 0).master, port_kind="bridge")
+
+
+def deprecated(host: MemoryHost) -> None:
+    tap = device(host, 2).index
+    host.kernel.addresses = [each._replace(length=65, deprecated=True) if each.index == tap else each for each in host.kernel.addresses]
+
+
+def no_router(host: MemoryHost) -> None:
+    host.kernel.neighbours = [each._replace(router=False) for each in host.kernel.neighbours]
+
+
+def answers(index: int, family: int, address: str) -> Callable[[MemoryHost], None]:
+    return lambda host: host.kernel.neighbours.append(Neighbour(family, address, device(host, index).index))
+
+
 #: How a host is edited, and what is said then.
 EDITED: dict[str, tuple[Callable[[MemoryHost], None], list[str]]] = {
     "tap_mac": (
@@ -214,6 +231,12 @@ EDITED: dict[str, tuple[Callable[[MemoryHost], None], list[str]]] = {
     "gateway_link_local": (no_addresses, ["2: its gateway fe80::1 is no address of its device"]),
     "gateway of IPv6": (no_neighbours, ["2: nobody answers it for its gateway 2001:db8::1"]),
     "another gateway of IPv6": (another_gateway, ["2: the node answers it for 2001:db8::9, which is no gateway of it"]),
+    "gateway that is deprecated": (deprecated, ["2: its gateway fe80::1 is of /65, and deprecated"]),
+    "gateway that is no router": (no_router, ["2: the node answers it for 2001:db8::1 as for no router"]),
+    "answer of IPv4": (answers(1, AF_INET, "192.0.2.99"), ["1: the node answers it for 192.0.2.99, which is not wanted"]),
+    "answer on a bridge": (answers(0, AF_INET6, "2001:db8::9"), ["0: the node answers it for 2001:db8::9, which is not wanted"]),
+    "bridge": (on_the_bridge, ["1: its device is a port of br0, which is not wanted"]),
+    "MTU": (lambda host: moved(host, 0, mtu=68), ["0: the MTU of its device is 68, and that of br0 1500"]),
     "static_fdb": (no_entry, ["0: static_fdb = true is wanted, and the entry of MAC in VLAN 0 is gone"]),
     "entry that moves": (unsticky, ["0: static_fdb = true is wanted, and the entry of MAC in VLAN 0 is static, and may move"]),
     "flood": (flooded, ["0: static_fdb = true is wanted, and its port does otherwise"]),
@@ -234,8 +257,9 @@ EDITED: dict[str, tuple[Callable[[MemoryHost], None], list[str]]] = {
 }
 
 
-#: What no agent mends: a setting that no option says anything of, and what bears our mark on a device that is there.
-LEFT = {"rp_filter of another", "another gateway of IPv6"}
+#: What no agent mends: a setting that no option says anything of, what bears our mark on a device that is there, and flags of that.
+LEFT = {"rp_filter of another", "another gateway of IPv6", "answer of IPv4", "answer on a bridge"}
+LEFT |= {"gateway that is deprecated", "gateway that is no router"}
 
 
 @pytest.mark.parametrize("name", EDITED)

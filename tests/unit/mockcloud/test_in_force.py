@@ -25,6 +25,7 @@ from mockcloud.sysinfo import node_uuid
 from netcommon.features.base import Part
 from netcommon.host.api.datapath import ANYCAST, LOCAL
 from netcommon.host.api.facts import AF_INET, AF_INET6, OvsPort, Route
+from netcommon.host.simulated.host import MemoryHost
 from netcommon.operations.access import NodeAccess
 from netcommon.operations.flows import FlowsEnd
 from netcommon.operations.guard import rules as guard_rules
@@ -143,6 +144,35 @@ def test_what_is_wanted_no_more_and_is_there_is_seen(cloud: MockCloud, monkeypat
         "rate_in = none is wanted, and something is there",
         "rate_out = none is wanted, and something is there",
     ]
+
+
+def small_buffers(host: MemoryHost) -> None:
+    host.kernel.tc.roots = {index: each._replace(buffer=1) for index, each in host.kernel.tc.roots.items()}
+
+
+def little_room(host: MemoryHost) -> None:
+    host.kernel.tc.roots = {index: each._replace(limit=1) for index, each in host.kernel.tc.roots.items()}
+
+
+def small_bursts(host: MemoryHost) -> None:
+    host.kernel.tc.policers = {index: each._replace(burst=1) for index, each in host.kernel.tc.policers.items()}
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (small_buffers, "what its guest receives goes by a bucket of 1 ticks"),
+        (little_room, "what its guest receives goes by a bucket of 256000 ticks and 1 bytes"),
+        (small_bursts, "what its guest sends goes by a bucket of 1 ticks"),
+    ],
+)
+def test_a_bucket_that_holds_no_frame_is_seen_and_mended(cloud: MockCloud, edit: Callable[[MemoryHost], None], says: str) -> None:
+    running(cloud)
+    edit(cloud.nodes[FIRST].host)
+    found = [text.partition(": ")[2] for text in wrong(cloud)]
+    assert len(found) == len(NICS) and all(text.startswith(says) for text in found), found
+    cloud.scheduler.passes(150.0)
+    assert wrong(cloud) == []
 
 
 @pytest.fixture

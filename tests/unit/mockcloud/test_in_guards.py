@@ -151,3 +151,51 @@ def test_what_nodes_keep_of_networks_is_looked_at(cloud: MockCloud) -> None:
     path.write_text(kept)
     path.with_name("11111111-1111-4111-8111-111111111111.json").write_text(kept)
     assert settled(cloud, commits) == ["what was said of network 11111111-1111-4111-8111-111111111111 lies still on mock1's disk"]
+
+
+WAVED = "2: one of its flows lets pass what no other has looked at: "
+#: Flows beside those of a guard: what it would drop they let pass, or they are of another port; and what is said of each.
+BESIDE = {
+    "priority=65535 actions=NORMAL": "2: one of its flows is of no step, or leads to none: ",
+    "priority=65535,ip actions=NORMAL": "2: one of its flows is of no step, or leads to none: ",
+    "priority=65535,reg13=0/0xe0000000,vlan_tci=0x0000/0x1000 actions=NORMAL": "2: one of its flows is of no step, or leads to none: ",
+    "priority=65060,ip,reg13=0/0xe0000000 actions=load:0x1->NXM_NX_REG13[29..31],resubmit(,0)": WAVED,
+    "priority=65060,ip,reg13=0x20000000/0xe0000000 actions=load:0x2->NXM_NX_REG13[29..31],resubmit(,0)": WAVED,
+    "priority=65060,udp,reg13=0x40000000/0xe0000000 actions=load:0x3->NXM_NX_REG13[29..31],resubmit(,0)": WAVED,
+    "priority=65060,ip,reg13=0x60000000/0xe0000000 actions=load:0x7->NXM_NX_REG13[29..31],resubmit(,0)": WAVED,
+    "priority=65010,dl_type=0x9000,reg13=0x60000000/0xe0000000 actions=load:0x7->NXM_NX_REG13[29..31],resubmit(,0)": WAVED,
+    "priority=65060,reg13=0x40000000/0xe0000000 actions=load:0x3->NXM_NX_REG13[29..31],resubmit(,0)": WAVED,
+    "priority=65010,reg13=0/0xe0000000,dl_vlan=9 actions=load:0x1->NXM_NX_REG13[29..31],resubmit(,0)": (
+        "2: its flows know other VLANs: 8, 9"
+    ),
+    "priority=65010,arp,reg13=0x60000000/0xe0000000,arp_spa=192.0.2.99 actions=load:0x7->NXM_NX_REG13[29..31],resubmit(,0)": (
+        "2: its flows know another sender of ARP: 192.0.2.3, 192.0.2.99"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", BESIDE)
+def test_a_flow_that_lets_pass_what_the_guard_would_drop_is_seen(cloud: MockCloud, text: str) -> None:
+    host = running(cloud)
+    host.openflow.all.append(host.openflow.all[0]._replace(text=text))
+    assert said(cloud) == [BESIDE[text] + (text if BESIDE[text].endswith(" ") else "")]
+
+
+@pytest.mark.parametrize("port", [0, 99])
+def test_flows_of_a_port_that_is_nobodys_are_seen(cloud: MockCloud, port: int) -> None:
+    host = running(cloud)
+    host.openflow.all.append(host.openflow.all[0]._replace(port=port))
+    assert said(cloud) == [f"mock1: Open vSwitch has flows on ovs0 for port {port}, which is nobody's"]
+
+
+def test_the_device_of_a_switch_on_a_bridge_or_of_less_mtu_is_seen(cloud: MockCloud) -> None:
+    kernel = running(cloud).kernel
+    tap, bridge = kernel.named("tap2"), kernel.named("br0")
+    assert tap is not None and bridge is not None
+    for fields, says in (
+        ({"master": bridge.index, "port_kind": "bridge"}, "its device is a port of br0, which is not wanted"),
+        ({"master": bridge.index, "port_kind": "openvswitch"}, ""),
+        ({"mtu": 1400}, "the MTU of its device is 1400, and that of ovs0 1500"),
+    ):
+        kernel.links[tap.index] = tap._replace(**fields)
+        assert said(cloud) == ([f"2: {says}"] if says else [])

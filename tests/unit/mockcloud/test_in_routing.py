@@ -111,6 +111,22 @@ def behind(host: MemoryHost) -> None:
     ]
 
 
+def by_another(gateway: str, destination: str = "10.7.0.0/28") -> Callable[[MemoryHost], None]:
+    def edit(host: MemoryHost) -> None:
+        host.kernel.routes = [
+            route._replace(gateway=gateway) if (route.destination, route.type) == (destination, 1) else route
+            for route in host.kernel.routes
+        ]
+
+    return edit
+
+
+def some(host: MemoryHost) -> None:
+    host.kernel.routes = [
+        route._replace(tos=4) if (route.destination, route.type) == ("192.0.2.1/32", 1) else route for route in host.kernel.routes
+    ]
+
+
 #: How a host is edited, and what is said then.
 EDITED: dict[str, tuple[Callable[[MemoryHost], None], str]] = {
     "preference": (edited(lambda rule: rule._replace(preference=7)), "0: the rule for what it sends by IPv4 is of preference 7, not 500"),
@@ -134,6 +150,21 @@ EDITED: dict[str, tuple[Callable[[MemoryHost], None], str]] = {
     "second route": (led("tap0", Route(AF_INET, 77, "192.0.2.1/32", 0)), "0: 192.0.2.1/32 is routed to it in table 77, too"),
     "stray route": (led("br0", Route(AF_INET, 254, "203.0.113.0/28", 0)), "mock1: 203.0.113.0/28 is routed to br0, which is no NIC's"),
     "stray prefix": (led("tap0", Route(AF_INET, 100, "203.0.113.0/28", 0)), "0: 203.0.113.0/28 is routed to it, and is not its own"),
+    "gateway": (by_another("192.0.2.77"), "0: 10.7.0.0/28 is routed to it by the gateway 192.0.2.77, and by 192.0.2.1 is wanted"),
+    "no gateway": (by_another(""), "0: 10.7.0.0/28 is routed to it by the gateway none, and by 192.0.2.1 is wanted"),
+    "gateway of an address": (
+        by_another("192.0.2.77", "192.0.2.1/32"),
+        "0: 192.0.2.1/32 is routed to it by the gateway 192.0.2.77, and by none is wanted",
+    ),
+    "some packets": (some, "0: 192.0.2.1/32 is not routed to it"),
+    "unreachable": (
+        led("lo", Route(AF_INET, 100, "10.7.0.0/29", 0, type=7)),
+        "mock1: 10.7.0.0/29 in table 100 is refused by a route of type 7, which nobody wants",
+    ),
+    "unreachable before it": (
+        led("lo", Route(AF_INET, 100, "192.0.2.1/32", 0, type=7)),
+        "0: 192.0.2.1/32 is routed to it behind a route that leads nowhere",
+    ),
     "stray address": (addressed, "0: its device has the address 203.0.113.3, which is not wanted"),
 }
 
