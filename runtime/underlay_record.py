@@ -73,3 +73,8 @@ def remove(paths: Paths, netns: int) -> None:
     if folder is not None:
         with folder:
             folder.remove(f"{netns}.json")
+
+
+def told(netns: int) -> str:
+    """Name the file beside it of what the site's scripts were told of endpoints, which is there as long as one is owed that it has gone."""
+    return f"told-{netns}.json"

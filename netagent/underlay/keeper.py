@@ -43,6 +43,8 @@ class Keeper:
         self.told: Callable[[], None] = lambda: None
         self.scripts = EndpointScripts(state, loop, work)
         self._held: Held | None = None
+        self._known: tuple[int, ...] = ()  # tells the file of what was known before the latest look from any other one
+        self._picture: tuple[object, ...] = ()  # what the registry and the scripts were told to look at
         self._timer: Timer | None = None
         self._at = 0.0  # when the latest look began
         self._busy = self._again = False
@@ -75,10 +77,11 @@ class Keeper:
             self._timer.cancel()
 
     def _is_concerned(self) -> bool:
-        """Tell whether anything is known, or was made since the boot. Two looks for a file."""
-        state = self._state
-        record = f"{state.paths.state}/{underlay_record.FOLDER}/{state.identity.netns}.json"
-        return os.path.exists(f"{state.paths.lib}/{underlay.NAME}") or os.path.exists(record)
+        """Tell whether anything is known, or was made since the boot, or scripts are owed word that it has gone. Three looks for a file."""
+        state, netns = self._state, self._state.identity.netns
+        folder = f"{state.paths.state}/{underlay_record.FOLDER}"
+        ours = f"{state.paths.lib}/{underlay.NAME}", f"{folder}/{netns}.json", f"{folder}/{underlay_record.told(netns)}"
+        return any(map(os.path.exists, ours))
 
     def _schedule(self, seconds: float) -> None:
         when = self._state.clock.now() + seconds
@@ -93,8 +96,16 @@ class Keeper:
         if self._busy:
             self._again = True
             return
-        self._busy, self._at = True, self._state.clock.now()
+        self._busy, self._at, self._known = True, self._state.clock.now(), self._file()
         self._work(Key(UNDERLAY), self._run, False)
+
+    def _file(self) -> tuple[int, ...]:
+        """Tell the file of what is known from any other one: it is replaced whole. None there is another one, too."""
+        try:
+            found = os.stat(f"{self._state.paths.lib}/{underlay.NAME}")
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _run(self, worker: Worker) -> None:
         """In a worker's thread."""
@@ -105,7 +116,8 @@ class Keeper:
         try:
             held = hold(worker.node, worker.log, partial(self._judge, before), self._paced)
         except NetcommonError as error:
-            held = Held(problem=str(error))
+            self._loop.tell(partial(self._done, Held(problem=str(error)), False))
+            return
         self._loop.tell(partial(self._done, held))
 
     def unworked(self, why: str) -> None:
@@ -113,7 +125,7 @@ class Keeper:
         from netcommon.lifecycle.underlay import Held
 
         self._later = 0.0
-        self._done(Held(problem=why))
+        self._done(Held(problem=why), False)
 
     def _judge(self, before: set[str], operation: Operation, why: str) -> bool | None:
         """Tell whether what does not hold any more is made again, and say so. In a worker's thread.
@@ -147,8 +159,10 @@ class Keeper:
     def _look_again(self, when: float) -> None:
         self._later = min(self._later or when, when)
 
-    def _done(self, held: Held) -> None:
-        before, self._held, self._busy = self._held, held, False
+    def _done(self, held: Held, looked: bool = True) -> None:
+        """Say how a look has ended, and when the next one is. Not ``looked``: nobody knows what there is, which is not that nothing is."""
+        before, self._picture = self._picture, (held.there, held.generation, self._known, looked)
+        self._held, self._busy = held, False
         metrics = self._state.metrics
         repaired = [operation for operation in held.made if operation.identity() in self._drifted]
         for operation in repaired:
@@ -162,11 +176,11 @@ class Keeper:
         else:
             self._repairs.worked(UNDERLAY)
             self._state.alarms.clear(UNDERLAY)
-        if before is None or (before.there, before.generation) != (held.there, held.generation):
+        if before != self._picture:
             self.told()
             self.scripts.tell()
         if not (held.wanted or held.there or held.problem) and not self._is_concerned():
-            self._held = None
+            self._held, self._picture = None, ()
         if held.problem and not self._later:
             self._later = self._state.clock.now() + RETRY  # no event need tell that it is over
         if self._again:

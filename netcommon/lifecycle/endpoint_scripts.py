@@ -38,7 +38,7 @@ def concerned(paths: Paths, netns: int) -> bool:
     kept = False
     if folder is not None:
         with folder:
-            kept = folder.read(_name(netns), underlay_record.LONGEST) is not None
+            kept = folder.read(underlay_record.told(netns), underlay_record.LONGEST) is not None
     return kept or bool(custom.beside(paths, FOLDER))
 
 
@@ -56,7 +56,7 @@ def tell(node: Node, log: Log, unwritten: Told | None = None) -> tuple[Told | No
         return None, ""
     known = known_of(node)
     there = frozenset(seen(node, execute.once(node))[1])
-    unsaid, problem = "", "" if unwritten is None else _unwritable(node, told)
+    unsaid, problem = "", "" if unwritten is None and told else _unwritable(node, told)
     for context, each in _changes(told, known, there):
         try:
             _run(node, scripts, context, each, log)
@@ -107,17 +107,13 @@ def _run(node: Node, scripts: tuple[Script, ...], context: str, each: Endpoint, 
 # -- what they were told
 
 
-def _name(netns: int) -> str:
-    return f"told-{netns}.json"
-
-
 def _read(node: Node) -> Told:
     """Read it; nothing of another boot, nor of what is none: then they are told all again."""
     folder = Folder.find(f"{node.paths.state}/{underlay_record.FOLDER}")
     if folder is None:
         return {}
     with folder:
-        data = folder.read(_name(node.identity.netns), underlay_record.LONGEST)
+        data = folder.read(underlay_record.told(node.identity.netns), underlay_record.LONGEST)
     try:
         stored: Mapping[str, object] = versioned(data, SCHEMA) if data is not None else {}
         listed = stored.get("endpoints", [])
@@ -139,13 +135,16 @@ def _unwritable(node: Node, told: Told) -> str:
 
 
 def _write(node: Node, told: Told) -> None:
+    if not told:
+        _forget(node)
+        return
     with Folder.make(f"{node.paths.state}/{underlay_record.FOLDER}") as folder:
         said = {"schema": SCHEMA, "boot": node.identity.boot, "endpoints": [each._asdict() for each in told.values()]}
-        folder.write(_name(node.identity.netns), dumps(said).encode("ascii") + b"\n")
+        folder.write(underlay_record.told(node.identity.netns), dumps(said).encode("ascii") + b"\n")
 
 
 def _forget(node: Node) -> None:
     folder = Folder.find(f"{node.paths.state}/{underlay_record.FOLDER}")
     if folder is not None:
         with folder:
-            folder.remove(_name(node.identity.netns))
+            folder.remove(underlay_record.told(node.identity.netns))

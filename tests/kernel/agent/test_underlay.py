@@ -165,13 +165,33 @@ def test_the_node_begins_from_its_own_address_and_never_from_an_endpoints(here: 
                 assert asked.getsockname()[0] == OWN
 
 
-def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) -> None:
-    """Raise an alarm while the folder of what scripts were told is not trusted, and run the scripts later without a kernel event."""
+def noting(more: str = "") -> tuple[Path, Path]:
+    """Make a script of endpoints that notes what it is told, and does ``more``; give it, and where it notes that."""
     script = Path(Paths().etc, "endpoint.d", "tell")
     script.parent.mkdir(parents=True)
     told = script.parent.parent / "told"
-    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
+    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n{more}\n')
     script.chmod(0o755)
+    return script, told
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_scripts_of_endpoints_are_told_that_all_has_gone_by_the_next_agent(here: Node, number: int) -> None:
+    """End the agent while the first of them is told: another one tells the rest, of which nothing but what they were told is left."""
+    _script, told = noting('[ "$2" = endpoint-up ] || sleep 1')
+    with agent() as running:
+        running.took(lambda: told.exists() and len(told.read_text().splitlines()) == 2, 10, "they are told")
+        underlay.remove(Paths())
+        running.signal(signal.SIGHUP)
+        running.took(lambda: "endpoint-down" in told.read_text(), 10, "the first one is told")
+        running.restart(number)
+        kept = Path(Paths().state, "underlay")
+        running.took(lambda: f"{address(1)} endpoint-down" in told.read_text() and not list(kept.iterdir()), 10, "all are told")
+
+
+def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) -> None:
+    """Raise an alarm while the folder of what scripts were told is not trusted, and run the scripts later without a kernel event."""
+    _script, told = noting()
     folder = Path(Paths().state, "underlay")
     with agent() as running:
         running.took(lambda: told.exists() and len(told.read_text().splitlines()) == 2, 10, "they are told")

@@ -23,7 +23,8 @@ from netcommon.settings.model import Settings
 from runtime import underlay
 from runtime.errors import HostRefused, NetcommonError, TryAgain
 from runtime.folder import Folder
-from tests.support.node_underlay import OWN, PREFIX, address, give, is_rest_unreachable, join, marked
+from tests.support.node_underlay import OWN, PREFIX, address, endpoint, give, is_rest_unreachable, join, marked, said
+from tests.support.registry import NODES
 from tests.support.sim import Sim
 
 
@@ -349,6 +350,67 @@ def test_the_sites_scripts_are_told_what_comes_and_goes(place: Place) -> None:
     place.keeper.look()
     place.passes(1)
     assert told.read_text().splitlines() == [f"{address(0)} endpoint-up", f"{address(1)} endpoint-up", f"{address(0)} endpoint-down"]
+
+
+def told_of(place: Place, *numbers: int) -> Path:
+    """Let scripts have been told that endpoints have come; give where they note what they are told from then on."""
+    told = noting(place)
+    give(place.sim.paths, *numbers)
+    place.keeper.look()
+    place.passes(1)
+    assert told.read_text().splitlines() == [f"{address(number)} endpoint-up" for number in numbers]
+    told.write_text("")
+    return told
+
+
+def test_an_agent_that_ends_while_all_goes_leaves_the_rest_to_the_next_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell scripts that endpoints have gone of which only their own file tells still; when all is told, nothing is left, nor looked at."""
+    told = told_of(place, 0, 1, 2)
+    underlay.remove(place.sim.paths)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(place.keeper.scripts, "tell", lambda: None)  # it has been killed before
+        place.keeper.look()
+        place.passes(1)
+    assert place.there == [] and told.read_text() == ""
+    place.begin()
+    place.keeper.look()
+    place.passes(1)
+    assert told.read_text().splitlines() == [f"{address(number)} endpoint-down" for number in range(3)]
+    assert not list(Path(place.sim.paths.state, "underlay").iterdir())
+    place.keeper.look()
+    place.passes(1)
+    before = place.works
+    place.keeper.look()
+    place.passes(1)
+    assert place.works == before and place.keeper.status() == {}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_goes_about_a_look_that_cannot_be_done_is_told(place: Place, when: str) -> None:
+    """Tell scripts and the registry that all has gone, though the look before that could not see anything."""
+    told = told_of(place, 0, 1)
+    if when == "before":
+        underlay.remove(place.sim.paths)
+    place.broken = True
+    place.keeper.look()
+    place.passes(2)
+    place.broken = False
+    underlay.remove(place.sim.paths)
+    place.told.clear()
+    place.keeper.look()
+    place.passes(35)
+    assert place.there == [] and place.alarms.active() == {} and place.told == [()]
+    assert told.read_text().splitlines() == [f"{address(number)} endpoint-down" for number in range(2)]
+
+
+def test_what_another_epoch_says_is_told_though_it_counts_as_the_one_before(place: Place) -> None:
+    """Tell scripts what a restored registry says with the same generation, of the same addresses."""
+    told = told_of(place, 0, 1)
+    over = endpoint(0, name="", state="retired")
+    underlay.write(place.sim.paths, underlay.underlay_of(NODES[0], "another:1", said(over, endpoint(1))))
+    place.keeper.look()
+    place.passes(1)
+    assert told.read_text().splitlines() == [f"{address(0)} endpoint-down"]
 
 
 def test_what_is_deleted_while_an_agent_looks_for_the_first_time_is_put_back(place: Place) -> None:
