@@ -67,7 +67,7 @@ def followed(
     for cluster, instance in dict.fromkeys(concerned):
         if not placing.advance(cluster, instance, (cluster, instance) in news) and (cluster, instance) not in placing.failed:
             break
-    steps = draft.bare()
+    steps = placing.commit()
     return Commit((*commit.tests, *steps.tests), (*commit.changes, *steps.changes))
 
 
