@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from netregistry.model import keys
 from netregistry.model.codec import dump, write
@@ -14,12 +14,16 @@ from netregistry.stores.base import LARGEST, LONGEST_VALUE, MOST, Delete, Expect
 from netregistry.view import groups
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netregistry.model.claim import Claim
     from netregistry.model.history import Identity
     from netregistry.model.network import Network
     from netregistry.model.nic import Nic
     from netregistry.model.node import Node
     from netregistry.view import View
+
+T = TypeVar("T")
 
 #: Tests, and changes, of a commit that are not the request's own: the ledger and the history.
 OWN = 2
@@ -41,15 +45,20 @@ class Draft:
         self._expected: dict[str, int] = {}
         self._laid: set[str] = set()  # keys that another part of the commit changes
         self._made = 0
-        # of what is written: the object of which they are, its groups, and its bytes, which are asked for at each step of many
-        self._grouped: dict[str, tuple[Any, frozenset[tuple[str, ...]]]] = {}
-        self._dumped: dict[str, tuple[Any, bytes]] = {}
+        self._derived: dict[tuple[Any, str], tuple[Any, Any]] = {}
 
     # -- reading, with what was changed
 
     def get(self, key: str) -> Any:
         """Give the object at a key as it will be; None where there is none."""
         return self._after[key] if key in self._after else self.view.get(key)
+
+    def derived(self, make: Callable[[str, Any], T], key: str) -> T:
+        """Give what is made of the object at a key, once for each object: some are large, and one step after another asks for it."""
+        value, made = self.get(key), self._derived.get((make, key))
+        if made is None or made[0] is not value:
+            made = self._derived[make, key] = (value, make(key, value))
+        return cast("T", made[1])
 
     @property
     def room(self) -> int:
@@ -66,13 +75,7 @@ class Draft:
     def members(self, *group: str) -> list[str]:
         """Give the keys of a group as it will be: netregistry.view.View.members."""
         found = [key for key in self.view.members(*group) if key not in self._after]
-        return found + [key for key, value in self._after.items() if value is not None and group in self._groups(key, value)]
-
-    def _groups(self, key: str, value: Any) -> frozenset[tuple[str, ...]]:
-        known = self._grouped.get(key)
-        if known is None or known[0] is not value:
-            known = self._grouped[key] = value, frozenset(groups(key, value))
-        return known[1]
+        return found + [key for key, value in self._after.items() if value is not None and group in self.derived(_groups, key)]
 
     def using(self, what: str) -> tuple[str, ...]:
         """Give the keys of the reports that say that a MAC or an address is in use: netregistry.view.View.using."""
@@ -161,13 +164,7 @@ class Draft:
         """Give the commit of what is no wish of anybody, and has neither history nor number: whoever makes it tests what it changes."""
         tests = tuple(Expect(key, revision) for key, revision in self._expected.items())
         own = ((key, value) for key, value in self._after.items() if key not in self._laid)
-        return Commit(tests, tuple(Delete(key) if value is None else Put(key, self._bytes(key, value)) for key, value in own))
-
-    def _bytes(self, key: str, value: Any) -> bytes:
-        known = self._dumped.get(key)
-        if known is None or known[0] is not value:
-            known = self._dumped[key] = value, dump(value)
-        return known[1]
+        return Commit(tests, tuple(Delete(key) if value is None else Put(key, self.derived(_dumped, key)) for key, value in own))
 
     def commit(self, action: str, target: str, status: int, body: Any, asked: str = "") -> Commit:
         """Give the commit, with its entry of the history: of what is wanted. Raises Refused."""
@@ -189,3 +186,11 @@ class Draft:
         if (size := commit_size(*commit)) > LARGEST:
             raise Refused("too-large", f"{size} bytes would change at once, more than {LARGEST}: ask for less in one request")
         return commit
+
+
+def _groups(key: str, value: Any) -> frozenset[tuple[str, ...]]:
+    return frozenset(groups(key, value))
+
+
+def _dumped(_key: str, value: Any) -> bytes:
+    return dump(value)

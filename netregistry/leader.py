@@ -226,7 +226,7 @@ class Leader:
                 if not marked:
                     return
                 taken = [marked.pop(0)]  # something of it cannot be read, and nothing is written over that; or it is at fault
-            commit = draft.bare()
+            commit = placing.commit()
             result = (yield commit) if commit.changes else None
             if result is None or isinstance(result, Committed):
                 for instance in taken:

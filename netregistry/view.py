@@ -385,6 +385,8 @@ def groups(key: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield "arriving", name
         for instance in dict.fromkeys((each.cluster, each.instance) for each in value.had):
             yield "had", *instance
+    elif isinstance(value, NodePrefix):
+        yield "prefix", value.prefix
     elif isinstance(value, Name):
         yield "names", value.cluster, value.instance
     elif kind == "nics":

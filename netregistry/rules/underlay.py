@@ -52,7 +52,7 @@ def init(draft: Draft, part: Part) -> Done:
         known = any(node.epoch not in ("", draft.view.epoch) for node in draft.view.all("nodes").values())
         draft.put(keys.OPENED, Opened(draft.view.epoch, draft.now if known else 0.0))  # they may have /64s of before a restore
     draft.put(keys.UNDERLAY, after)
-    given(draft, islice(without(draft.view), AT_ONCE))
+    given(draft, islice(_lacking(draft), AT_ONCE))
     return Done(200, keys.UNDERLAY, write(after))
 
 
@@ -211,7 +211,7 @@ def settle(draft: Draft, part: Part) -> Done:
     left = tuple(islice(orphans(view), AT_ONCE))
     for node in left:
         freed(draft, node)
-    lacking = tuple(islice(without(view), AT_ONCE - len(left)))
+    lacking = tuple(islice(_lacking(draft), AT_ONCE - len(left)))
     given(draft, lacking)
     return Done(200, "", {"given": len(lacking), "freed": len(left)})
 
@@ -243,19 +243,26 @@ def _remember(draft: Draft, numbers: Iterable[int]) -> None:
 
 
 def without(view: View) -> Iterator[str]:
-    """Give the nodes that have one that was freed by a service which did not know that they have joined again, and then those without one.
-
-    So no node that is to be given one waits behind those for which there is none.
-    """
-    prefixes, none = view.all("prefixes"), list[str]()
+    """Give the nodes that have no prefix, or one that was freed by a service which did not know that they have joined again."""
+    prefixes = view.all("prefixes")
     for key in view.all("nodes"):
         node = key.partition("/")[2]
         prefix = prefixes.get(keys.prefix(node))
-        if prefix is not None and prefix.freed:
+        if (prefix is None or prefix.freed) and keys.prefix(node) not in view.unreadable:
             yield node
-        elif prefix is None and keys.prefix(node) not in view.unreadable:
-            none.append(node)
-    yield from none
+
+
+def _lacking(draft: Draft) -> Iterator[str]:
+    """Give those of them that can be given one now: that which they had or say they have, and then any other."""
+    view, underlay = draft.view, draft.get(keys.UNDERLAY)
+    others = list[str]()
+    for node in without(view):
+        if draft.get(keys.prefix(node)) is not None or _as_said(draft, underlay, node) is not None:
+            yield node
+        else:
+            others.append(node)
+    if others and not healing.withheld(view, draft.get) and next(_free(draft, underlay), None) is not None:
+        yield from others
 
 
 def orphans(view: View) -> Iterator[str]:
@@ -281,15 +288,6 @@ def far(view: View, now: float, most: int) -> tuple[str, ...]:
 
 def due(view: View, now: float) -> bool:
     """Tell whether ``settle`` has something to do."""
-    underlay = view.underlay
-    if underlay is None:
+    if view.underlay is None:
         return False
-    if next(orphans(view), None) is not None:
-        return True
-    lacking = next(without(view), None)
-    if lacking is None or view.get(keys.prefix(lacking)) is not None:
-        return lacking is not None
-    if healing.withheld(view):
-        return False
-    draft = Draft(view, "", Identity("leader"), now)
-    return len(healing.numbers(draft, underlay) | foreign.numbers(draft, underlay)) < underlay.most
+    return next(orphans(view), None) is not None or next(_lacking(Draft(view, "", Identity("leader"), now)), None) is not None

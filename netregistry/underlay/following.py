@@ -12,7 +12,7 @@ from netregistry.model.nic import Report
 from netregistry.model.underlay import Confirmed, Speaker, Speakers, Stranger, There
 from netregistry.refusal import Refused
 from netregistry.stores.base import Delete, Expect, Put, commit_size
-from netregistry.underlay import healing, sight
+from netregistry.underlay import healing, sight, told
 from netregistry.underlay.placing import Placing, instances
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def followed(
     for cluster, instance in dict.fromkeys(concerned):
         if not placing.advance(cluster, instance, (cluster, instance) in news) and (cluster, instance) not in placing.failed:
             break
-    steps = draft.bare()
+    steps = placing.commit()
     return Commit((*commit.tests, *steps.tests), (*commit.changes, *steps.changes))
 
 
@@ -135,6 +135,9 @@ def _confirmed(draft: Draft, node: str, there: Said) -> list[tuple[str, str]]:
     first = before is None or before.epoch != draft.view.epoch
     prefix = _healed(draft, node, known, there) if first else known
     if prefix is None:
+        if first and told.is_open(draft, node, there.prefix) and healing.spoken_for(draft).get(there.prefix, node) == node:
+            draft.expect(key)  # something cannot be read, and nobody can tell now whose it is: its word is kept until that is settled
+            draft.put(key, Confirmed(draft.view.epoch, There(*there[:3]), there.had))
         return []
     own = tuple(each for each in there.addresses if ":" in each and prefix.number_of(each) >= 0)
     if there.generation > prefix.generation:

@@ -129,7 +129,24 @@ def _anothers(draft: Draft, before: Placement) -> set[str]:
     for node in dict.fromkeys(own.values()):
         said: Confirmed | None = draft.get(keys.confirmed(node))
         if said is not None and said.epoch == draft.view.epoch:
-            found |= {each.address for each in said.had if each.instance != before.instance and own.get(each.address) == node}
+            had = draft.derived(_of_addresses, keys.confirmed(node))
+            found |= {each for each, at in own.items() if at == node and had.get(each, set()) - {before.instance}}
+    return found
+
+
+def _of_addresses(_key: str, said: Confirmed) -> dict[str, set[str]]:
+    """Give the instances of which a node has had an address before a restore, by that."""
+    found: dict[str, set[str]] = {}
+    for each in said.had:
+        found.setdefault(each.address, set()).add(each.instance)
+    return found
+
+
+def _of_instances(_key: str, said: Confirmed) -> dict[tuple[str, str], list[Had]]:
+    """Give what a node has had before a restore, by clusters and names of instances."""
+    found: dict[tuple[str, str], list[Had]] = {}
+    for each in said.had:
+        found.setdefault((each.cluster, each.instance), []).append(each)
     return found
 
 
@@ -143,8 +160,8 @@ def _given_up(draft: Draft, node: str, had: Had) -> None:
             draft.put(key, other._replace(endpoints=kept, generation=other.generation + 1))
 
 
-def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float, served: bool) -> tuple[Placement, dict[str, Confirmed]]:
-    """Give a placement with the endpoints that nodes have had of it before a restore, and what else these have said then.
+def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float, served: bool) -> tuple[Placement, dict[str, list[Had]]]:
+    """Give a placement with the endpoints that nodes have had of it before a restore, and which ones these are, by node.
 
     ``nodes``: those that are alive and say anything of its guest. A node says first what it has, and then of which guests: until that was
     said, or a while is over, an endpoint stays as it is.
@@ -152,7 +169,7 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
     anothers = _anothers(draft, before)
     found = [each for each in before.endpoints if each.address not in anothers and _stays(draft, each)]
     known = {each.address for each in found}
-    left: dict[str, Confirmed] = {}
+    settled: dict[str, list[Had]] = {}
     over = not opening(draft.view)
     for key in draft.members("had", before.cluster, before.instance):
         node, said = key.partition("/")[2], draft.get(key)
@@ -160,9 +177,7 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
         if draft.node(node) is None or said.epoch != draft.view.epoch or prefix is None:
             continue
         taken = []
-        for each in said.had:
-            if (each.cluster, each.instance) != (before.cluster, before.instance):
-                continue
+        for each in draft.derived(_of_instances, key).get((before.cluster, before.instance), ()):
             if not _is_in(prefix, each.address):
                 taken.append(each)  # it is of an underlay of before
                 continue
@@ -176,8 +191,8 @@ def regained(draft: Draft, before: Placement, nodes: Iterable[str], rests: float
                 found = [*(_behind(one, told, rests, served) for one in found), told]
             taken.append(each)
         if taken:
-            left[node] = said._replace(had=tuple(each for each in said.had if each not in taken))
-    return before._replace(endpoints=tuple(found)), left
+            settled[node] = taken
+    return before._replace(endpoints=tuple(found)), settled
 
 
 def _stays(draft: Draft, each: Endpoint) -> bool:

@@ -20,8 +20,8 @@ from netregistry.underlay import healing, names, renaming, saga, sight
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netregistry.draft import Draft
-    from netregistry.model.underlay import Endpoint, Underlay
+    from netregistry.draft import Commit, Draft
+    from netregistry.model.underlay import Endpoint, Had, Underlay
 
 SPARE = 96  #: addresses that a node may have beside those that were given
 
@@ -34,6 +34,7 @@ class Placing:
 
     def __init__(self, draft: Draft, tests: int = 0, changes: int = 0, size: int = 0, ends: bool = False) -> None:
         self._draft, self._others, self._ends = draft, (tests, changes, size), ends
+        self._settled: dict[str, set[Had]] = {}  # what nodes have had before a restore, and placements have now
         self.underlay: Underlay | None = draft.get(keys.UNDERLAY)
         self.failed: dict[tuple[str, str], Exception] = {}  #: instances whose step is not taken by a fault, and why
 
@@ -48,7 +49,7 @@ class Placing:
             return True
         before = self._draft.kept()
         try:
-            self._advance(self.underlay, cluster, instance)
+            settled = self._advance(self.underlay, cluster, instance)
             if said:
                 self._touch(keys.placement(cluster, instance))
             fits = self._draft.kept() == before or self._fits()  # nothing need not be weighed: of a node's hundreds few take a step
@@ -58,7 +59,18 @@ class Placing:
             self.failed[cluster, instance], fits = error, False
         if not fits:
             self._draft.restore(before)
-        return fits
+            return False
+        for node, had in settled.items():
+            self._settled.setdefault(node, set()).update(had)
+        return True
+
+    def commit(self) -> Commit:
+        """Give the commit of the draft. What a node has had is taken from its record here at once: each step weighs what changes in it."""
+        for node, had in self._settled.items():
+            said: Confirmed = self._draft.get(keys.confirmed(node))
+            self._draft.put(keys.confirmed(node), said._replace(had=tuple(each for each in said.had if each not in had)))
+        self._settled = {}
+        return self._draft.bare()
 
     def _touch(self, key: str) -> None:
         """Write a placement as it is, where no step has changed it."""
@@ -76,30 +88,31 @@ class Placing:
             return False
         return len(commit.tests) + tests <= MOST and len(commit.changes) + changes <= MOST and commit_size(*commit) + size <= LARGEST
 
-    def _advance(self, underlay: Underlay, cluster: str, instance: str) -> None:
+    def _advance(self, underlay: Underlay, cluster: str, instance: str) -> dict[str, list[Had]]:
+        """Take a step; give what its nodes have had before a restore, and need not keep by themselves any more."""
         draft, key = self._draft, keys.placement(cluster, instance)
         if key in draft.view.unreadable or renaming.is_split(draft, cluster, instance):
-            return
+            return {}
         before: Placement = draft.get(key) or Placement(cluster, instance)
         guest = sight.guest(draft, cluster, instance)
         if any(keys.speakers(node) in draft.view.unreadable for node in guest.nodes):
-            return  # nobody knows what is to speak for it
+            return {}  # nobody knows what is to speak for it
         world = self._world(underlay)
         heard = (*guest.running, *guest.incoming, *guest.stopped)
-        found, left = healing.regained(draft, before, heard, underlay.rests, world.served)
+        found, settled = healing.regained(draft, before, heard, underlay.rests, world.served)
         if self._ends:
             found = _shortened(found, draft.now, underlay.rests)
         begun = before if found == before else found._replace(generation=before.generation + 1)
         after = saga.step(begun, guest, world)
-        for node, said in left.items():
-            draft.expect(keys.confirmed(node))
-            draft.put(keys.confirmed(node), said)
+        for said in map(keys.confirmed, settled):
+            draft.expect(said)
+            draft.put(said, draft.get(said))
         if not after.endpoints:
             after = Placement(cluster, instance, before.generation)
         moved = self._named(underlay, after)
         empty = not after.endpoints and draft.get(key) is not None
         if moved is None and after == before and not empty:
-            return
+            return settled
         draft.expect(key)  # also where names alone change: what they lead to must be as it is
         generation = moved or 0
         told = _told(before, after)
@@ -115,6 +128,7 @@ class Placing:
             draft.delete(key)  # also one from which an operator has taken the last address
         for node in sorted(told):
             self._tell(node)
+        return settled
 
     def _named(self, underlay: Underlay, after: Placement) -> int | None:
         """Let the names of a placement lead where they are to; give the zone's generation from then on, None where nothing has changed.

@@ -148,6 +148,9 @@ def _state(reports: list[Report]) -> str:
 
 def _kinds(draft: Draft, node: str, reports: list[Report]) -> tuple[str, ...]:
     """Give what speaks for an instance on a node, by what that has said with the reports of its NICs."""
-    said: Speakers | None = draft.get(keys.speakers(node))
-    nics = {report.nic for report in reports}
-    return tuple(dict.fromkeys(kind for each in (said.nics if said is not None else ()) if each.nic in nics for kind in each.kinds))
+    said = draft.derived(_by_nic, keys.speakers(node))
+    return tuple(dict.fromkeys(kind for nic in sorted(report.nic for report in reports) for kind in said.get(nic, ())))
+
+
+def _by_nic(_key: str, said: Speakers | None) -> dict[str, tuple[str, ...]]:
+    return {each.nic: each.kinds for each in said.nics} if said is not None else {}

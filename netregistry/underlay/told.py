@@ -11,6 +11,7 @@ from netregistry.underlay import names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from netregistry.draft import Draft
     from netregistry.model.underlay import Confirmed, Endpoint, Had, Name, NodePrefix, Placement, Underlay
 
 
@@ -43,10 +44,25 @@ def stand(view: Known, node: str) -> Stand:
     for each in (key, keys.UNDERLAY) if prefix is None or not prefix.freed else (key,):
         if each in view.unreadable and (prefix is not None or each == key):
             return Stand(view.at(key), f"what the registry holds at {each} cannot be read: what this node has stays as it is")
-    if prefix is None and view.get(keys.UNDERLAY) is None and said is not None and said.epoch == view.epoch and said.there.prefix:
-        detail = "the registry was restored from a copy of before its underlay: netcommon registry underlay init"
-        return Stand(view.at(keys.confirmed(node)), f"{detail}; what this node has stays as it is")
+    if prefix is None and said is not None and said.epoch == view.epoch and (why := _unsettled(view, node, said.there.prefix)):
+        return Stand(view.at(keys.confirmed(node)), f"{why}; what this node has stays as it is")
     return Stand(view.at(key)) if prefix is not None and not prefix.freed else Stand()
+
+
+def _unsettled(view: Known, node: str, prefix: str) -> str:
+    """Say why a /64 that a node says it has is not noted as that node's, and may be yet; "" where it says none, or it is to have none."""
+    if prefix and view.get(keys.UNDERLAY) is None:
+        return "the registry was restored from a copy of before its underlay: netcommon registry underlay init"
+    return f"it is not noted yet that {prefix} is this node's: netcommon registry underlay show" if is_open(view, node, prefix) else ""
+
+
+def is_open(view: Known | Draft, node: str, prefix: str) -> bool:
+    """Tell whether a /64 that a node says it has is one of the site's, and no other node's by the registry."""
+    underlay: Underlay | None = view.get(keys.UNDERLAY)
+    if not prefix or underlay is None or (number := underlay.number_of(prefix)) < 0:
+        return False
+    owners = (key.partition("/")[2] for key in view.members("prefix", underlay.of(number)))
+    return all(owner == node or view.get(keys.node(owner)) is None for owner in owners)
 
 
 def of(view: Known, node: str) -> dict[str, Any]:
