@@ -122,7 +122,7 @@ class Servers:
             raise self._not_transferred(error.rcode, zone) from None
         except dns.xfr.TransferError as error:
             raise self._not_transferred(error.rcode, zone) from None
-        except dns.exception.DNSException as error:
+        except (dns.exception.DNSException, ValueError) as error:  # ValueError: a zone refuses records of another class, or another SOA
             raise self._untrusted(error) or TryAgain(f"DNS server {self._left[0]}: zone {zone} came in part, or wrong: {error}") from None
         if not done:
             raise TryAgain(f"DNS server {self._left[0]}: zone {zone} came without its end")
@@ -228,7 +228,7 @@ class Servers:
             raise TryAgain(f"DNS server {server}: an answer without a signature that can be trusted, or to another question")
         raise self._refusal(rcode, "")
 
-    def _untrusted(self, error: dns.exception.DNSException) -> NetcommonError | None:
+    def _untrusted(self, error: Exception) -> NetcommonError | None:
         """Say what the server, or we, found wrong with a signature; None for any other error."""
         server, name = self._left[0], self._key.name.to_text(omit_final_dot=True)
         if isinstance(error, dns.tsig.PeerBadKey):

@@ -144,7 +144,7 @@ def hold(node: Node, log: Log, judge: Judge = lambda _operation, _why: True, pac
             problems.append(why)
             planned = planned if is_up else []
     made, standing = _resolved(view, planned, earlier, problems)
-    retiring = execute.Among([*made, *standing]).lacks(earlier)
+    retiring = execute.Among([*made, *standing]).leaves(earlier)  # what a device has that is renamed stays in its place
     off = [(one, why) for one in made if (why := one.differs(view))]
     new = frozenset(execute.Among(earlier).lacks(made))
     begun = frozenset(() if record is None else record.pending)
@@ -238,8 +238,8 @@ def _resolved(
     for operation in planned:
         try:
             for one in operation.resolve(view, []):
-                like = before.like(one)
-                made.append(inherit(one, like) if like is not None else one)
+                there = before.in_place_of(one)
+                made.append(inherit(one, there) if there is not None else one)
         except HostRefused as error:
             problems.append(str(error))
             standing += [old for old in [places.get(_what(operation))] if old is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from _socket import AF_INET6, inet_pton
 
-from netcommon.host.api.facts import REST
+from netcommon.host.api.facts import PROTOCOL, REST
 from netcommon.operations.table import MAIN
 from netcommon.operations.underlay import DUMMY, LENGTH, LOOPBACK
 from runtime import underlay
@@ -33,8 +33,9 @@ def overlap(view: View, known: Underlay, device: str) -> Overlap | None:
     """Tell which network of the node's own has addresses of its /64. ``device``: that of the underlay's addresses."""
     own = frozenset(known.addresses)
     for each in view.addresses():
-        if each.family != AF_INET6 or not each.length or (each.length == LENGTH and each.address in own):
-            continue  # ours on the device of earlier settings are no network
+        is_ours = each.length == LENGTH and (each.protocol == PROTOCOL or each.address in own)
+        if each.family != AF_INET6 or not each.length or is_ours:
+            continue  # ours on the device of earlier settings, or on one that was renamed, are no network
         if _has_of(each.address, each.length, known.prefix) and (name := _network(view, each.index, device)):
             return Overlap(name, f"{each.address}/{each.length}")
     wider = [each for each in view.routes_of(AF_INET6, RA, UNICAST, 0, MAIN) if _is_around(each.destination, known.prefix)]

@@ -96,8 +96,12 @@ class NodeAddress(NodeAddressFields, Operation):
         return "" if link is None or link.up else f"{self.device} is down: nobody reaches its addresses"
 
     def revert(self, view: View) -> Sequence[Request]:
-        there = self._there(view) if link_of(view, self.ifindex, self.device) is not None else None
-        return [DeleteAddress(self.wanted())] if there is not None and self._is_ours(there) else []
+        """By the index, which a device keeps that is renamed; without our mark another one may have it by now."""
+        link = view.link_at(self.ifindex)
+        there = self._there(view) if link is not None else None
+        if link is None or there is None or not self._is_ours(there) or (link.name != self.device and there.protocol != PROTOCOL):
+            return []
+        return [DeleteAddress(self.wanted())]
 
     def identity(self) -> str:
         return _identity(self.ifindex, self.address)

@@ -150,6 +150,19 @@ def test_what_is_put_between_is_found(transferred: Callable[[Answer], list[str]]
     assert "came in part, or wrong" in str(refused(transferred, answer))
 
 
+@pytest.mark.parametrize(
+    "records",
+    [
+        [SOA, dns.rrset.from_text("host1.example.com.", 60, "CH", "TXT", "x"), SOA],
+        [SOA, host(1), dns.rrset.from_text("below.example.com.", 60, "IN", "SOA", "ns.example.net. mail.example.net. 1 2 3 4 5"), SOA],
+    ],
+    ids=["of another class", "the beginning of another zone"],
+)
+def test_what_no_zone_can_have_is_a_wrong_transfer(transferred: Callable[[Answer], list[str]], records: list[dns.rrset.RRset]) -> None:
+    why = refused(transferred, lambda asked: [Signer(asked).message(*records)])
+    assert isinstance(why, TryAgain) and "came in part, or wrong" in str(why)
+
+
 @pytest.mark.parametrize("signed", [0, 1], ids=["from the first", "behind a signed one"])
 def test_a_stream_of_unsigned_messages_is_ended(transferred: Any, signed: int) -> None:
     """Whoever answers at the server's address without its key makes nobody keep more than a hundred messages."""

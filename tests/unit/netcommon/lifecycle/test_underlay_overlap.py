@@ -177,6 +177,52 @@ def test_what_is_up_stays_and_the_network_is_said(given: Sim, lost: bool) -> Non
     assert found.there == (OWN, address(0), address(1))
 
 
+def named(sim: Sim, name: str, index: int = 0) -> int:
+    """Add a device of the underlay's, neither loopback nor dummy, or rename it; give its index."""
+    if not index:
+        return sim.host.add_link(Link(0, name, "ifb", up=True)).index
+    sim.host.kernel.links[index] = sim.host.kernel.links[index]._replace(name=name)
+    return index
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_what_a_renamed_device_has_of_ours_is_no_network_and_goes(given: Sim, told: bool, marks: bool) -> None:
+    """Take addresses of ours from a device that was renamed, whether or not the settings name it as it is called now."""
+    give(given.paths, 0, 1)
+    given.settings = given.settings._replace(underlay_device="ul0")
+    index = named(given, "ul0")
+    kernel = given.host.kernel
+    assert len(hold(given.node, given.log).there) == 3
+    named(given, "ulx", index)
+    give(given.paths, 1, generation=2)
+    found = hold(given.node, given.log)
+    assert "device ul0 does not exist" in found.problem and "overlaps" not in found.problem
+    assert marked(given.host.view(), "ulx") == sorted([OWN, address(1)])
+    if not marks:
+        kernel.addresses = [each._replace(protocol=0) for each in kernel.addresses]
+    if told or not marks:
+        given.settings = given.settings._replace(underlay_device="ulx")
+        found = hold(given.node, given.log)
+        assert found.problem == "" and found.there == (OWN, address(1))
+    underlay.remove(given.paths)
+    assert hold(given.node, given.log).problem == ""
+    assert kernel.addresses == [] and not is_rest_unreachable(given.host.view())
+
+
+def test_what_has_the_index_of_a_renamed_device_and_not_our_mark_is_left(given: Sim) -> None:
+    """Leave addresses without a mark on a device of another name: who has them cannot be told."""
+    given.settings = given.settings._replace(underlay_device="ul0")
+    index = named(given, "ul0")
+    hold(given.node, given.log)
+    named(given, "ulx", index)
+    theirs = [each._replace(protocol=0) for each in given.host.kernel.addresses]
+    given.host.kernel.addresses = list(theirs)
+    underlay.remove(given.paths)
+    hold(given.node, given.log)
+    assert given.host.kernel.addresses == theirs
+
+
 def test_what_was_of_another_prefix_goes(given: Sim) -> None:
     """Remove the addresses of a prefix that the registry no longer gives, also while nothing of the next prefix is put up."""
     hold(given.node, given.log)
