@@ -406,8 +406,8 @@ class MockCloud:
         self.start(0.0, wanted)
         for each in wanted:
             if each not in self.nodes:
-                text = self.failed.get(each, f"there is no whole node {each}")
-                raise HostRefused(text, "mockcloud list says how the nodes are")
+                sysinfo.whole(self.root, each)
+                raise HostRefused(self.failed.get(each, f"node {each} has not started"), "mockcloud list says how the nodes are")
         end = self.scheduler.now + seconds
         while late := [each for each in wanted if not str(self.nodes[each].status()["registry"]).startswith("in step")]:
             if self.scheduler.now >= end:
