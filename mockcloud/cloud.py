@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from netcommon.host.simulated.host import MemoryHost
     from runtime.paths import Paths
 
+REGISTRY = "registry.sqlite"  #: of a cloud that has one of its own
 AT_ONCE = 100  #: agents that begin in a second, where the registry's service is one that others may ask too
 FORGETS, LATER = 10.0, 0.1  #: seconds until a registry has forgotten a node that was deleted, and from one question to the next
 
@@ -77,6 +78,9 @@ class MockCloud:
         before = state.read(self.root)
         state.agree(self.root, before, service)
         self.service = service or before.registry
+        if not self.service and not os.path.lexists(f"{self.root}/{REGISTRY}") and sysinfo.look(self.root).nodes:
+            what = f"the registry of the nodes in {escaped(self.root)} is not there: neither {REGISTRY}, nor what {state.FILE} names"
+            raise HostRefused(what, "put it back; if it is gone for good, remove the folder, and make another cloud")
         self._name = before.name or (f"mock-cloud-{os.urandom(8).hex()}" if self.service else "")
         self._starts, self.external, self.servers = before.starts + 1, before.external, before.servers
         self.vms = stored.Places(self.root)  #: files of instances
@@ -112,7 +116,7 @@ class MockCloud:
     def _reach(self) -> Reached:
         """Give the registry, by the clock."""
         if not isinstance(self.scheduler, RealTime):
-            return MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/registry.sqlite", self.servers)
+            return MockRegistry(self.scheduler, partial(self._note, "registry"), f"{self.root}/{REGISTRY}", self.servers)
         if members := members_of(self.service):
             return OwnService(self.scheduler, self.root, members)
         if self.service.startswith(HTTPS):
@@ -402,8 +406,8 @@ class MockCloud:
         self.start(0.0, wanted)
         for each in wanted:
             if each not in self.nodes:
-                text = self.failed.get(each, f"there is no whole node {each}")
-                raise HostRefused(text, "mockcloud list says how the nodes are")
+                sysinfo.whole(self.root, each)
+                raise HostRefused(self.failed.get(each, f"node {each} has not started"), "mockcloud list says how the nodes are")
         end = self.scheduler.now + seconds
         while late := [each for each in wanted if not str(self.nodes[each].status()["registry"]).startswith("in step")]:
             if self.scheduler.now >= end:

@@ -10,7 +10,7 @@ from mockcloud.parameters import FLAG, NODES, SECONDS, TAGS, TEXT, TEXTS, VALUES
 from mockcloud.sysinfo import Sort, Sysinfo, node_uuid
 from mockcloud.underlay import checked as checked_fields
 from mockcloud.underlay import set_up
-from runtime.errors import HostRefused, NicInvalid
+from runtime.errors import NicInvalid
 from runtime.validate import is_uuid
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def whole(cloud: MockCloud, names: Sequence[str]) -> list[Sysinfo]:
     found = list[Sysinfo]()
     for name in dict.fromkeys(uuids(cloud, names)):
         if name not in known:
-            sysinfo.read(cloud.root, name)  # it says why a node is refused
-            raise HostRefused(f"node {name} was not made or not deleted to the end", "mockcloud create or mockcloud count sweeps it")
+            sysinfo.whole(cloud.root, name)
         found.append(known[name])
     return found
 

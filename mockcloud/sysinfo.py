@@ -153,6 +153,12 @@ def read(root: str, uuid: str) -> Sysinfo | None:
     raise HostRefused(f"{path} is not what mockcloud has written", "put it back, or delete the node")
 
 
+def whole(root: str, uuid: str) -> None:
+    """Raise HostRefused where there is no whole node in a folder, with why."""
+    if read(root, uuid) is None:
+        raise HostRefused(f"node {uuid} was not made or not deleted to the end", "mockcloud create or mockcloud count sweeps it")
+
+
 def inside(root: str, uuid: str) -> None:
     """Raise HostRefused where a folder of a node leads elsewhere: what is done to the node would be done there."""
     whole = f"{root}/{SERVERS}/{uuid}"

@@ -30,6 +30,11 @@ def of_network(name: str, fields: Mapping[str, str]) -> Iterator[tuple[Path, str
     each_field = {error.field: error for error in wrong}
     for error in each_field.values() or filter(None, [_wrong({**made, **fields}, True)]):
         yield (error.field,), f"{error.field} = {escaped(error.value)}: expected {error.expected}"
+    if name == ADMINS["name"]:
+        for field in sorted(fields.keys() - each_field.keys()):
+            if fields[field] != ADMINS.get(field, ""):
+                expected = f"{ADMINS.get(field) or 'nothing'}: it is the network of the nodes' own NICs"
+                yield (field,), f"{field} = {escaped(fields[field])}: expected {expected}"
 
 
 def _wrong(fields: Mapping[str, str], whole: bool = False) -> Invalid | None:

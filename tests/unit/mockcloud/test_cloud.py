@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mockcloud import state
-from mockcloud.cloud import MockCloud
+from mockcloud.cloud import REGISTRY, MockCloud
 from mockcloud.instances.tasks import Instances
 from mockcloud.networks import ADMINS, OUI
 from mockcloud.sysinfo import node_uuid
@@ -230,3 +230,21 @@ def test_a_cloud_whose_file_is_gone_or_an_older_copy_draws_nothing_that_was_draw
         assert len({*macs}) == len(macs) == 3
         cloud.start(20.0)
         assert cloud.counted() == (3, 3, 3, 0)
+
+
+@pytest.mark.parametrize("gone", [(REGISTRY,), (REGISTRY, "cloud.json")])
+def test_nodes_whose_registry_is_not_there_get_no_other_one(tmp_path: Path, gone: tuple[str, ...]) -> None:
+    """Refuse to make a registry beside nodes that have joined another one: it would give out their addresses anew."""
+    folder, away = tmp_path / "cloud", tmp_path / "away"
+    away.mkdir()
+    with opened(folder) as cloud:
+        cloud.create(2)
+    for name in gone:
+        (folder / name).rename(away / name)
+    with pytest.raises(HostRefused, match=r"the registry of the nodes in .* is not there: .*: put it back"):
+        MockCloud(str(folder))
+    assert not (folder / REGISTRY).exists()
+    for name in gone:
+        (away / name).rename(folder / name)
+    with opened(folder) as cloud:
+        assert len(cloud.create(1)) == 1

@@ -110,3 +110,12 @@ def test_it_may_be_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.Monke
             Instances(cloud).create("web1", SECOND, [{"network": "blue"}])
 
     assert everywhere(tmp_path, monkeypatch, prepare, work, wanted) >= 5
+
+
+def test_an_instance_of_a_node_that_was_not_deleted_to_the_end_is_refused_with_what_helps(run: Mockcloud) -> None:
+    (run.folder / "servers" / FIRST / "sysinfo.json").unlink()
+    said = run("instance", "delete", "web2", status=69)
+    assert "was not made or not deleted to the end: mockcloud create or mockcloud count sweeps it" in said
+    run("count", "0")
+    with opened(run.folder) as cloud:
+        assert wanted(cloud) == []

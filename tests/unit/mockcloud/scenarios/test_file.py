@@ -159,6 +159,8 @@ SETTINGS = 'settings = """\n[nic]\nbogus = 1\nrate_in = "fast"\n"""\n'
         ('[networks.blue]\nsubnet = "192.0.2.0/24"\ngateway = "10.0.0.1"', 3, "gateway = '10.0.0.1': expected an address in the network's"),
         ('[networks.blue]\ngateway6 = "2001:db8::x"', 2, "gateway6 = '2001:db8::x': expected an IPv6 address"),
         ('[networks.""]\nsubnet = "192.0.2.0/24"', 1, "name = '': expected a printable name"),
+        ('[networks.mock-admin]\nsubnet = "192.0.2.0/24"', 2, "subnet = '192.0.2.0/24': expected 100.64.0.0/14: it is the network of"),
+        ('[networks.mock-admin]\ngateway = "100.64.0.1"', 2, "gateway = '100.64.0.1': expected nothing: it is the network of"),
         (SETTINGS, 1, "settings, line 2: unknown setting nic.bogus"),
         (SETTINGS, 1, "settings, line 3: "),
         ("settings = '[[['", 1, "settings, line 1: "),
