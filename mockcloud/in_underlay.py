@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mockcloud.invariants import guests_of
+from mockcloud.stored import everywhere, vm_uuid
 from mockcloud.underlay import led
 from mockcloud.underlay_commits import AGE, TTL, is_migrating
 from mockcloud.wanted import settings_of, wanted_by
@@ -177,7 +178,8 @@ def _named(cloud: MockCloud, commits: UnderlayCommits) -> Iterator[str]:
     zone = (commits.underlay or {}).get("zone", "")
     names = {key.split("/", 2)[2]: name for key, name in commits.state.items() if key.startswith(f"names/{zone}/")}
     items = {each["nic"]["uuid"]: each for each in cloud.registry.client().all("nics", belongs="instance")}
-    known = set[str]()
+    files = everywhere(cloud.root)  # one that nobody can read is an instance's, too
+    known = {each["nic"]["instance"] for each in items.values() if vm_uuid(each["nic"]["instance"]) in files}
     for guest in guests_of(cloud):
         known.add(guest.vm["name"])
         machine = cloud.nodes.get(guest.node)

@@ -17,6 +17,7 @@ from mockcloud.in_device import MAIN, table_of
 from mockcloud.in_force import lacking
 from mockcloud.in_own import of_own
 from mockcloud.in_routing import host_routes
+from mockcloud.in_unread import Strange, strange
 from mockcloud.kept import of_networks
 from mockcloud.left_over import Running, has_switch, left_over
 from mockcloud.wanted import settings_of, told_of, wanted_by
@@ -194,7 +195,7 @@ def _told(cloud: MockCloud) -> Iterator[str]:
                 report = said.get(uuid, {}).get(guest.node, {})
                 if uuid in wanted and report and not report["refused"] and report["applied"] != wanted[uuid]["revision"]:
                     yield f"{label}: {report['applied'] or 'nothing'} is in force, and {wanted[uuid]['revision']} is wanted"
-    for uuid in {**there, **said}:
+    for uuid in {**there, **said}.keys() - {uuid for each in _strange(cloud, wanted).values() for uuid in each.nics}:
         has = {node: report["tap"] for node, report in said.get(uuid, {}).items() if report["state"] == "running"}
         if has != there.get(uuid, {}) or len(has) != len(said.get(uuid, {})):
             yield f"NIC {uuid} is {said.get(uuid) or 'nowhere'} by the registry, and there on {there.get(uuid) or 'no node'}"
@@ -235,7 +236,8 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
 
     yield from of_own(cloud)
 
-    seen: set[str] = set()
+    others = _strange(cloud, wanted)
+    seen = {uuid for each in others.values() for uuid in each.nics}
     homes: dict[str, str] = {}
     for node in raw.names(f"{cloud.root}/servers"):
         folder = Path(cloud.root, "servers", node)
@@ -244,7 +246,9 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
         links = _tables(cloud.nodes[node]).links if node in cloud.nodes else {}
         taps = {name for name, link in links.items() if link.kind == "tun" and TAP.fullmatch(name)}
         settings = settings_of(cloud.nodes[node]) if node in cloud.nodes else None
-        here = list[Running]()
+        here = others[node].running(links, networks)
+        records = {uuid: record for uuid, record in records.items() if uuid not in others[node].nics}
+        processes, taps = processes - others[node].processes, taps - others[node].taps
         for path, vm in _vms(cloud, node):
             if vm is None:
                 yield f"{path} is not what mockcloud has written"
@@ -291,6 +295,14 @@ def _fit(cloud: MockCloud) -> Iterator[str]:
     for uuid, said in reports.items():
         if uuid not in wanted and any(report["state"] != "stopped" for _node, report in said):  # a stopped one goes with time
             yield f"{uuid} is {said} by the registry, and not wanted"
+
+
+def _strange(cloud: MockCloud, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, Strange]:
+    """Give what is of guests whose files nobody can read, by node: they are left alone, and run on (docs/mockcloud.md)."""
+    found = {}
+    for node in raw.names(f"{cloud.root}/servers"):
+        found[node] = strange(cloud.root, node, [path.stem for path, vm in _vms(cloud, node) if vm is None], wanted)
+    return found
 
 
 def _own(nic: dict[str, Any]) -> list[str]:
