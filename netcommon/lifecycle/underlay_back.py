@@ -48,7 +48,7 @@ def in_the_way(node: Node, view: View, known: Underlay, is_up: bool) -> str:
     if found is not None:
         return f"{known.prefix} is not put up, since the node's own network has addresses of it: {found.device} has {found.what}: {remedy}"
     return (
-        f"{known.prefix} is not put up, since the node's own network had addresses of it: {kept.device} had {kept.what}: it is when "
+        f"{known.prefix} is not put up, since the node's own network had addresses of it: {kept.device} had {kept.what}: it comes when "
         f"{kept.device} has had those of other networks alone for {LASTS / 60:.0f} minutes, or {path} is removed"
     )
 
