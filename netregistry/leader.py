@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from netregistry.core import Core, Effect, Result
-    from netregistry.stores.base import Batch, Store
+    from netregistry.stores.base import Batch, Item, Store
     from netregistry.view import View
 
     Work = Generator[Effect, Result, None]
@@ -64,6 +64,7 @@ class Leader:
 
     def __init__(self, core: Core, name: str, passed: Callable[[], float] | None = None) -> None:
         self._core, self._name = core, name
+        self._elected = 0  # the revision at which it was
         self._steady = Steady(core.now, passed)
         self._passed = passed if passed is not None else core.now
         self._opening = "", 0.0  # since when nodes have their time in which epoch, by ``passed``
@@ -83,7 +84,14 @@ class Leader:
         """Try to become the leader; give the lease that is to be kept, 0 where another one is."""
         lease = cast("Granted", (yield Grant(seconds))).lease
         result = yield Commit((Expect(keys.LEADER, 0),), (Put(keys.LEADER, self._name.encode(), lease),))
-        return lease if isinstance(result, Committed) else 0
+        if not isinstance(result, Committed):
+            return 0
+        self._elected = result.revision
+        return lease
+
+    def is_elected(self, there: Item | None) -> bool:
+        """Tell whether this one leads still. ``there``: the leader's key; another service of this name may have it now, see deposed()."""
+        return there is not None and there.revision == self._elected
 
     def hear(self, batch: Batch | None) -> None:
         """Take in what the view has taken in, also while another one leads: one commit; None: all of it anew."""
@@ -351,7 +359,8 @@ class Leader:
 def deposed(store: Store, name: str = "") -> None:
     """Let nobody lead any more, so that the next one need not wait until the lease ends: who led is known to be gone.
 
-    ``name``: of the service that is gone; where another one leads, that goes on.
+    ``name``: of the service that is gone; where another one leads, that goes on. One that has the name and lives, as on a machine that was
+    copied, sees by the key that it leads no more.
     """
     there = store.get(keys.LEADER)
     if there is not None and name.encode() in (b"", there.value):

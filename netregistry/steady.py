@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from netregistry.model import keys
 from netregistry.model.certificate import DAY
 from netregistry.model.history import Clock
+from netregistry.model.kinds import FOREVER
 from runtime.moment import local_time
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class Steady:
 
     def _lasts(self, seconds: float) -> bool:
         return self._passed is None or self._passed() - self._since >= seconds
+
+
+def past(since: float, now: float) -> float:
+    """Give a time as one to go by for what came first: one that is not yet is of a clock that was fast, and long ago."""
+    return since if since <= now + SLACK else since - FOREVER
 
 
 def written(view: View) -> float:

@@ -13,6 +13,7 @@ from netregistry.request import ANY, Done, matched
 from netregistry.rules import allocation, claims, masters
 from netregistry.rules.networks import forced, moved
 from netregistry.rules.reports import MOST_NICS
+from netregistry.steady import past
 from runtime.errors import NicInvalid
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _here_alone(draft: Draft, uuid: str) -> None:
         if there is None:
             continue
         draft.expect(keys.seen(where, uuid))  # it may start again
-        later = here is not None and here.state != "stopped" and (report.came, where) > (here.came, me)
+        later = here is not None and here.state != "stopped" and (past(report.came, draft.now), where) > (past(here.came, draft.now), me)
         if report.state != "stopped" and not later:
             detail = (
                 f"NIC {uuid} is {report.state} on {there.name}, as that reports: it is for {there.name}, or its cluster, to make it known"

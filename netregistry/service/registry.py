@@ -349,7 +349,7 @@ class Registry:
         if isinstance(self.store, SqliteStore):
             self.store.tick()
         asked = self._passed()  # before: the lease lasts from some moment behind
-        if self._leader and not self.store.keep(self._leader):
+        if self._leader and not (self.store.keep(self._leader) and self.local.leader.is_elected(self.store.get(keys.LEADER))):
             self.log.warning("another service leads now, or this one was held up")
             self._leader = 0
         if not self._leader and self.store.get(keys.LEADER) is None:

@@ -35,6 +35,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from netregistry.model.underlay import MOST_OF_ONE, MOST_ON_NODE, Endpoint, Placement, There
+from netregistry.steady import past
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,7 +123,7 @@ class Marked(NamedTuple):
     doubted: tuple[str, ...]
 
 
-def _marked(before: Placement, guest: Guest, now: float) -> Marked:
+def _marked(before: Placement, guest: Guest, world: World) -> Marked:
     """Give the nodes whose word is refuted by that of the guest's own node, or of the one from which they have taken its names."""
     leads, left = before.leads, before.left
     own = left if leads in before.refuted else leads
@@ -132,7 +133,7 @@ def _marked(before: Placement, guest: Guest, now: float) -> Marked:
     if leads and left in guest.running and not settles and leads not in guest.unknown:
         found = (*found, leads)
     elif leads in guest.running and leads not in found:
-        beside = (each for each in guest.running if guest.came.get(each) != leads and _is_late(guest, (each, leads), now))
+        beside = (each for each in guest.running if guest.came.get(each) != leads and _is_late(guest, (each, leads), world))
         found = (*found, *(each for each in beside if each not in (leads, left)))
     taken_back = [each for each in found if each != leads and each not in guest.running and each not in guest.unknown]
     doubted = (*(before.doubted if holds else ()), *taken_back)
@@ -140,9 +141,13 @@ def _marked(before: Placement, guest: Guest, now: float) -> Marked:
     return Marked(own, refuted[-MOST_REFUTED:], tuple(each for each in dict.fromkeys(doubted) if each not in refuted)[-MOST_REFUTED:])
 
 
-def _is_late(guest: Guest, nodes: Iterable[str], now: float) -> bool:
-    """Tell whether all of some nodes were heard for a while to say what they say."""
-    return now > max(guest.since.get(each, now) for each in nodes) + DOUBTED
+def _is_late(guest: Guest, nodes: Iterable[str], world: World) -> bool:
+    """Tell whether all of some nodes were heard for a while to say what they say.
+
+    Since a time that is not yet they do by a clock that was fast: a while ago, where things may end by what it is now.
+    """
+    begun = max(past(since, world.now) if world.ends else since for since in (guest.since.get(each, world.now) for each in nodes))
+    return world.now > begun + DOUBTED
 
 
 def _believed(before: Placement, marks: Marked, guest: Guest) -> Guest:
@@ -169,7 +174,7 @@ def step(before: Placement, guest: Guest, world: World) -> Placement:
 
 
 def _step(before: Placement, guest: Guest, world: World) -> Placement:
-    marks = _marked(before, guest, world.now)
+    marks = _marked(before, guest, world)
     believed = _believed(before, marks, guest)
     target, coming = followed(before.leads, before.incoming, before.left, believed)
     endpoints = [_confirmed(each, world) for each in before.endpoints]

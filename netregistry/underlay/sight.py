@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netregistry.model import keys
+from netregistry.steady import past
 from netregistry.underlay.saga import Guest
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def guest(draft: Draft, cluster: str, instance: str) -> Guest:
         having = [report for report in reports if report.state == state]
         since = max(report.came or report.since for report in having)
         begun[node] = max(since, _heard_since(draft, node))
-        found[state if heard(draft, node) else "unknown"].append((since, node))
+        found[state if heard(draft, node) else "unknown"].append((past(since, draft.now), node))
         if known := next((report.came_from for report in having if report.came_from), ""):
             came[node] = known
     here = {node for state in ("running", "incoming") for _since, node in found[state]}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from netregistry.draft import Draft
 from netregistry.model import keys
 from netregistry.model.history import Identity
+from netregistry.steady import past
 from netregistry.underlay import names, placing, published, saga, sight
 from runtime.moment import local_time
 
@@ -83,8 +84,8 @@ def _missed(view: View, each: Endpoint, now: float) -> str:
     said: Confirmed | None = view.get(keys.confirmed(each.node))
     if each.state == "there" and said is not None and not saga.reached(each, said.there):
         return f"says that {each.address} is not there any more"
-    late = each.state == "wanted" and now - each.since > LATE
-    return f"does not say that it has {each.address}, since {local_time(each.since)}" if late else ""
+    late = each.state == "wanted" and now - past(each.since, now) > LATE
+    return f"does not say that it has {each.address}, since {local_time(min(each.since, now))}" if late else ""
 
 
 def _named(view: View, nodes: Iterable[str]) -> str:

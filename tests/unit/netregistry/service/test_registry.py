@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from netregistry.leader import deposed
 from netregistry.model import keys
 from netregistry.model.certificate import Credential
 from netregistry.model.history import Identity
@@ -207,6 +208,25 @@ def test_a_service_whose_lease_nobody_can_keep_leads_no_more(world: World, monke
             assert world.registry.leads == (second < 10)
     world.ticks(5)
     assert world.registry.leads
+
+
+def test_of_two_services_of_one_name_the_one_leads_that_has_taken_it_last(world: World) -> None:
+    """Let the first one notice it: the service of a copied machine has its name, and takes it for one that was killed."""
+    made = [Registry(world.store, "1", world.log, Limits(), lambda: world.time, lambda: world.time, name="here") for _ in range(2)]
+    made[0].tick()
+    assert made[0].leads
+    deposed(world.store, "here")
+    for _ in range(3):
+        made[1].tick()
+        made[0].tick()
+        assert [each.leads for each in made] == [False, True]
+    assert "another service leads now, or this one was held up" in world.log.lines
+    deposed(world.store, "here")
+    made[0].tick()
+    made[1].tick()
+    assert [each.leads for each in made] == [True, False]
+    for each in made:
+        each.local.close()
 
 
 def test_who_has_come_by_a_certificate_and_is_given_another_one_has_not_come_by_that(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

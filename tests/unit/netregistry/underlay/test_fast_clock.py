@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from netregistry.draft import Draft
 from netregistry.model import keys
 from netregistry.model.history import Identity
 from netregistry.model.underlay import NodePrefix
 from netregistry.steady import HELD, SLACK, Steady
 from netregistry.stores.base import Delete
 from netregistry.stores.sqlite import SqliteStore
-from tests.support.registry import NODES
+from netregistry.underlay import sight, wrong
+from tests.support.registry import NODES, OPERATOR
 from tests.support.underlay import SITE, Site
 
 RESTS = 100
@@ -113,3 +115,65 @@ def test_nothing_ends_by_a_clock_that_is_held_to_be_wrong(site: Clocked) -> None
     site.passes(1)
     assert site.local.view.get(keys.prefix(uuid)) is not None, "the leader has given it one again"
     assert resting(site) == before
+
+
+# -- what nodes have said while it was fast
+
+
+def said_by_a_fast_clock(site: Clocked, years: float = 10.0) -> str:
+    """Let node 0 say that a guest runs there while the clock is ahead, and set that right; give the guest's NIC."""
+    ahead = years * 365 * 86400.0
+    site.jumps(ahead)
+    for number in range(3):
+        site.lives(number, 3)
+    nic = site.guest("web1")
+    site.says(0, nic, "running")
+    site.confirms(0)
+    site.jumps(-ahead)
+    return nic
+
+
+def test_who_says_it_beside_a_guests_own_node_is_refuted(site: Clocked) -> None:
+    """Let a while pass by the clock as it is now: by the time of what the own node has said it would be one in years."""
+    nic = said_by_a_fast_clock(site)
+    site.says(2, nic, "running")
+    site.confirms(2)
+    site.goes(HELD - 120)
+    assert site.placement("web1").refuted == (), "nobody is while the clock is held to be wrong"  # type: ignore[union-attr]
+    site.goes(400)
+    assert site.placement("web1").refuted == (NODES[2],)  # type: ignore[union-attr]
+    site.dies(0)
+    site.goes(120)
+    assert site.names() == {"web1.console": 0}
+
+
+def test_who_says_it_by_a_clock_that_is_right_has_come_later(site: Clocked) -> None:
+    nic = said_by_a_fast_clock(site)
+    site.says(1, nic, "running")
+    site.passes(1)
+    draft = Draft(site.local.view, "", OPERATOR, site.time)
+    assert sight.guest(draft, "", "web1").running == (NODES[0], NODES[1])
+
+
+def test_who_had_a_nic_by_a_fast_clock_has_had_it_for_longer(site: Clocked) -> None:
+    """Let the node that has it make a NIC known that nobody wants, and not the one that says so later."""
+    ahead, uuid = 86400.0 * 365, "99999999-0000-4000-8000-000000000000"
+    site.jumps(ahead)
+    assert site.report(site.who[0], {"nic": uuid, "state": "running"}).status == 200
+    site.jumps(-ahead)
+    assert site.report(site.who[1], {"nic": uuid, "state": "running"}).status == 200
+    wanted = {"uuid": uuid, "instance": "web1", "index": 0, "found": True}
+    assert site.refused("nic.add", "", wanted, site.who[1])["kind"] == "exists"
+    site.do("nic.add", "", wanted, site.who[0])
+
+
+def test_an_address_that_a_node_was_told_by_a_fast_clock_is_missed(site: Clocked) -> None:
+    """Say that its node does not say that it has it: nobody waits for years before that is a problem."""
+    ahead = 86400.0 * 365
+    site.jumps(ahead)
+    site.says(0, site.guest("web1"), "running")
+    site.jumps(-ahead)
+    placement = site.placement("web1")
+    assert placement is not None
+    (problem,) = wrong.of(site.local.view, placement, site.time)
+    assert "does not say that it has" in problem
