@@ -94,6 +94,10 @@ class Result(NamedTuple):
     def ok(self) -> bool:
         return not self.error
 
+    @property
+    def begun(self) -> bool:
+        return self.status is not None or bool(self.signal) or self.timed_out
+
 
 class Execute(Protocol):
     """Runs a program and says how it ended: netcommon.process.run.run, or the agent's own way."""
@@ -178,9 +182,7 @@ def own(environ: Mapping[str, str], device: str, proc: str = "/proc") -> Mapping
 
 
 def _guard(environ: Mapping[str, str], proc: str) -> tuple[str, str, bool]:
-    """UUID and device of the NIC whose custom script we were called by, and if the script runs instead of the built-in; "", "" and
-    False if we were not called by one.
-    """
+    """UUID and device of the NIC whose custom script has called us, and if that runs instead of the built-in; "", "", False for none."""
     uuid, _, rest = environ.get(GUARD, "").partition(" ")
     pid, _, rest = rest.partition(" ")
     tap, _, word = rest.partition(" ")
@@ -218,6 +220,7 @@ def run_each(
     stop: bool,
     clock: Callable[[], float] = time.monotonic,
     execute: Execute | None = None,
+    unbegun: bool = True,  # log those that could not be begun, too
 ) -> list[Result]:
     """Runs the scripts until ``deadline`` (of ``clock``), by ``execute``; the list ends with the failed one if ``stop``.
 
@@ -225,10 +228,10 @@ def run_each(
     """
     results: list[Result] = []
     for position, script in enumerate(scripts):
-        left = deadline - clock()
-        seconds = left if stop else left / (len(scripts) - position)
+        seconds = (deadline - clock()) / (1 if stop else len(scripts) - position)
         result = run(script, call, settings, seconds, clock, execute)
-        _report(result, log)
+        if unbegun or result.begun:
+            _report(result, log)
         results.append(result)
         if stop and not result.ok:
             break
@@ -250,7 +253,6 @@ def run(
         from netcommon.process import run as runner  # subprocess is dear, and most nodes have no script
 
         execute = runner.run
-
     argv = [script.path, call.tap, call.context] if script.arguments else [script.path]
     outcome = execute(argv, environment(call, script.action), seconds, settings.custom_output_limit, clock)
     return Result(script, outcome.status, outcome.signal, outcome.timed_out, outcome.output, outcome.text)

@@ -204,6 +204,33 @@ def test_scripts_of_endpoints_that_could_not_be_told_are_told_later(here: Node) 
         running.took(lambda: running.status()["alarms"] == {}, 45, "no alarm")
 
 
+@pytest.mark.parametrize("how", ["mode", "interpreter", "systemd"])
+def test_a_script_of_endpoints_that_cannot_be_begun_is_an_alarm_until_it_is_mended(here: Node, how: str) -> None:
+    """Run it within half a minute after it was mended; another one has been run once. Without systemd neither is begun."""
+    script, told = noting()
+    more = script.with_name("tell-more")
+    more.write_text(script.read_text().replace("echo ", "echo more ").replace("$1", "$1 more"))
+    more.chmod(0o755)
+    if how == "mode":
+        more.chmod(0o777)
+    elif how == "interpreter":
+        text = more.read_text()
+        more.write_text("#!/nowhere/sh\n")
+    with agent({"INVOCATION_ID": "0" * 32} if how == "systemd" else {}) as running:
+        running.took(lambda: "or remove, what is named" in running.status()["alarms"].get("endpoint-scripts", ""), 20, "an alarm")
+        running.lasts(2)
+        once = [f"{address(number)} endpoint-up" for number in range(2)]
+        assert (told.read_text().splitlines() if told.exists() else []) == ([] if how == "systemd" else once)
+        if how == "systemd":
+            return
+        assert running.output.count(str(more)) == 1
+        if how == "interpreter":
+            more.write_text(text)
+        more.chmod(0o755)
+        running.took(lambda: len(told.read_text().splitlines()) == 4 and running.status()["alarms"] == {}, 45, "they are told")
+        assert [line for line in told.read_text().splitlines() if "more" not in line] == once
+
+
 @pytest.mark.parametrize("kind", ["unreachable", "blackhole", "unicast"])
 def test_a_route_of_somebody_elses_that_goes_is_heard_at_once(here: Node, kind: str) -> None:
     """Put our route up within two seconds after a foreign one in its place goes, and notice as soon that a foreign one replaces ours."""

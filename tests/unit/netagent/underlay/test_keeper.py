@@ -317,6 +317,22 @@ def test_scripts_are_told_after_a_kernel_that_does_not_answer(place: Place, monk
     assert place.alarms.active() == {} and told.read_text().splitlines() == [f"{address(0)} endpoint-up"]
 
 
+def test_a_script_that_cannot_be_begun_is_one_alarm_and_told_when_it_can_be(place: Place) -> None:
+    """Say once what the remedy is, try again without a word, ever less often, and tell it within half a minute after it was mended."""
+    told = noting(place)
+    script = told.parent / "endpoint.d/tell"
+    script.chmod(0o777)
+    give(place.sim.paths, 0, 1)
+    place.keeper.look()
+    place.passes(300)
+    alarm = place.alarms.active()[ENDPOINTS]
+    assert str(script) in alarm and "or remove, what is named" in alarm
+    assert len([line for line in map(str, place.sim.lines) if str(script) in line]) == 1
+    script.chmod(0o755)
+    place.passes(35)
+    assert place.alarms.active() == {} and told.read_text().splitlines() == [f"{address(number)} endpoint-up" for number in range(2)]
+
+
 def test_a_folder_that_nobody_trusts_is_an_alarm_of_the_scripts_alone(place: Place) -> None:
     """Raise an alarm of the scripts alone for a folder that is not trusted: the keeper's own work goes on."""
     told = noting(place)

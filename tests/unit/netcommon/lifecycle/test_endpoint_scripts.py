@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from netcommon.lifecycle import endpoint_scripts
 from netcommon.lifecycle.endpoint_scripts import concerned, tell
 from netcommon.lifecycle.underlay import hold
+from netcommon.process.run import Outcome, run
 from netcommon.scripts import site as custom
 from runtime import underlay
 from runtime.errors import HostRefused
@@ -187,3 +189,105 @@ def test_what_fails_for_one_guest_keeps_no_other_from_being_told(site: Site, mon
     assert told.read_text().splitlines()[2:] == [expected(0, "endpoint-up")]
     told.unlink()
     assert site.told() == []
+
+
+def unbegun(site: Site, how: str) -> Callable[[], None]:
+    """Let there be another script, which cannot be begun; give what mends it."""
+    script = site.folder / "60-more"
+    text = SCRIPT.replace('echo "', 'echo "more ')
+    if how == "link":
+        script.symlink_to(site.folder / "nothing")
+        return lambda: (script.unlink(), site.script(text, script.name))[1]
+    site.script("#!/nowhere/sh\n" if how == "interpreter" else text, script.name)
+    if how == "mode":
+        script.chmod(0o777)
+    return lambda: site.script(text, script.name)
+
+
+@pytest.mark.parametrize("how", ["mode", "interpreter", "link"])
+def test_one_that_cannot_be_begun_is_told_when_it_can_be_and_no_other_one_again(site: Site, how: str) -> None:
+    """Say once what the remedy is, however often it is tried; nothing of it is in the log."""
+    mend = unbegun(site, how)
+    site.knows(endpoint(0), endpoint(1))
+    first = tell(site.sim.node, site.sim.log)
+    assert first[0] is None and "60-more" in first[1] and "or remove, what is named" in first[1]
+    assert f"endpoint-up of {address(0)} and 1 more" in first[1]
+    assert site.told() == [expected(0, "endpoint-up"), expected(1, "endpoint-up")]
+    site.knows(endpoint(1))
+    assert site.told() == [expected(0, "endpoint-down", "", now=False)], "what was not told that it came is not told that it has gone"
+    assert not any("60-more" in line for line in site.sim.lines)
+    mend()
+    assert site.told() == [f"more {expected(1, 'endpoint-up')}"] and tell(site.sim.node, site.sim.log) == (None, "")
+    assert site.told() == []
+
+
+def test_one_that_can_be_begun_no_more_is_owed_what_has_gone_until_it_is_removed(site: Site) -> None:
+    mend = unbegun(site, "mode")
+    mend()
+    site.knows(endpoint(0))
+    assert len(site.told()) == 2
+    (site.folder / "60-more").chmod(0o777)
+    underlay.remove(site.sim.paths)
+    assert site.told() == [expected(0, "endpoint-down", "", now=False)]
+    assert f"endpoint-down of {address(0)}:" in tell(site.sim.node, site.sim.log)[1]
+    (site.folder / "60-more").unlink()
+    assert tell(site.sim.node, site.sim.log) == (None, "") and site.told() == []
+    assert not list(Path(site.sim.paths.state, "underlay").glob("told-*.json"))
+
+
+def test_one_that_is_put_beside_others_later_is_told_all(site: Site) -> None:
+    site.knows(endpoint(0), endpoint(1))
+    assert len(site.told()) == 2
+    site.script(SCRIPT, "60-more")
+    assert site.told() == [expected(0, "endpoint-up"), expected(1, "endpoint-up")] and site.told() == []
+
+
+def test_what_an_earlier_version_has_kept_was_told_to_all(site: Site) -> None:
+    site.script(SCRIPT, "60-more")
+    site.knows(endpoint(0))
+    assert len(site.told()) == 2
+    (kept,) = Path(site.sim.paths.state, "underlay").glob("told-*.json")
+    stored = json.loads(kept.read_text())
+    for each in stored["endpoints"]:
+        del each["scripts"]
+    kept.write_text(json.dumps(stored))
+    assert site.told() == []
+    site.knows()
+    assert site.told() == [expected(0, "endpoint-down", "", now=False)] * 2
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, begins: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+    """Let nothing be begun but what ``begins`` of a context and an address; give the list of what was tried."""
+    tried: list[tuple[str, str]] = []
+
+    def execute(argv: Sequence[str], *given: Any) -> Outcome:
+        tried.append((argv[2], argv[1]))
+        return run(argv, *given) if begins(argv[2], argv[1]) else Outcome(error="Resource temporarily unavailable")
+
+    monkeypatch.setattr("netcommon.process.run.run", execute)
+    return tried
+
+
+def test_a_guest_is_told_after_the_one_that_had_its_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell that the guest before has gone, then that the other one has come, though the first could not be begun at once."""
+    site.knows(endpoint(0))
+    assert site.told() == [expected(0, "endpoint-up")]
+    site.knows(endpoint(0, instance="other", name="other.console.example"))
+    failing(monkeypatch, lambda context, _address: context != "endpoint-down")
+    unwritten, problem = tell(site.sim.node, site.sim.log)
+    assert unwritten is None and "Resource temporarily unavailable" in problem and site.told() == []
+    monkeypatch.undo()
+    assert [line.split()[1:3] for line in site.told()] == [["endpoint-down", "web0"], ["endpoint-up", "other"]]
+    assert site.told() == []
+
+
+def test_one_that_can_be_begun_for_nobody_is_not_tried_for_each(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try it for three endpoints each time, though there are a hundred; one that fails now and then is tried for all."""
+    site.knows(*map(endpoint, range(100)))
+    tried = failing(monkeypatch, lambda _context, _address: False)
+    assert site.told() == [] and len(tried) == 3
+    left = {address(number) for number in range(0, 100, 3)}
+    tried = failing(monkeypatch, lambda _context, address: address not in left)
+    assert len(site.told()) == 66 and len(tried) == 100
+    monkeypatch.undo()
+    assert {line.split()[0] for line in site.told()} == left
