@@ -148,7 +148,8 @@ class _Runs:
             return ""
         said = [why if path in why else f"{path} {why}" for path, why in list(self._why.items())[:FEW]]
         more = f" and {len(self._missed) - 1} more" if self._missed[1:] else ""
-        return f"scripts were not told {self._missed[0]}{more}: correct (owner, mode, first line), or remove, what is named: {'; '.join(said)}"
+        remedy = "correct (owner, mode, first line), or remove, what is named"
+        return f"scripts were not told {self._missed[0]}{more}: {remedy}: {'; '.join(said)}"
 
 
 def _run(node: Node, scripts: Sequence[Script], context: str, each: Endpoint, log: Log) -> list[Result]:
