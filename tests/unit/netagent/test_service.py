@@ -33,7 +33,7 @@ from runtime.errors import HostRefused, SettingsInvalid, TryAgain
 from runtime.folder import Folder
 from runtime.paths import Paths
 from tests.support.bootstrap import PYTHON
-from tests.support.netns import slowness, wait_until
+from tests.support.netns import slowness, wait_until, waited
 
 HERE = Identity("boot-1", 4711)
 
@@ -518,9 +518,10 @@ class TestExposition:
                 if sent.endswith(b"HTTP/1.1\r\n"):
                     for each in slow:
                         trickle(each, b"x")
-                start = time.monotonic()
+                start, kept = time.monotonic(), waited(os.getpid())
                 assert asked(server.address)[1] == text.encode()
-                assert time.monotonic() - start < slowness()
+                # what others had the processors for is not the server's
+                assert time.monotonic() - start - (waited(os.getpid()) - kept) < slowness()
             assert len(os.listdir("/proc/self/fd")) <= before + 2 + 200 + MOST and threading.active_count() == threads + 1
         server.close()
 

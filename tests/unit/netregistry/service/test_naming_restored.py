@@ -208,7 +208,7 @@ def test_another_service_of_the_same_epoch_waits_no_more(world: World) -> None:
 def test_a_server_that_comes_back_from_a_snapshot_of_before_the_restore_is_brought_back(world: World) -> None:
     """Bring a server back that had the zone in this epoch, and has it as in an earlier one: no other copy does that."""
     server, site = world.serving.server, world.site
-    snapshot = server.mark, dict(server.entries)
+    snapshot = server.marks[ZONE], dict(server.entries)
     world.hears(0, 1, 2)
     for _ in range(int(WAIT) + 2):
         world.serving.turn()
@@ -219,7 +219,7 @@ def test_a_server_that_comes_back_from_a_snapshot_of_before_the_restore_is_broug
     moved, zone = world.serving.names, site.local.view.get(keys.zone(ZONE))
     assert moved["web3.console"] != world.right["web3.console"] and zone.epochs == ("first",)
     since = zone.published[0].time
-    server.mark, server.entries = snapshot
+    server.marks[ZONE], server.entries = snapshot
     for _ in range(int(LOOK) + 1):
         world.serving.turn()
     assert world.serving.names == moved and world.serving.noted

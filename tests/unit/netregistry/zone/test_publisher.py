@@ -209,10 +209,10 @@ def test_two_copies_of_a_registry_do_not_fight(site: Site, server: MockNameServe
 
 def test_a_server_that_comes_back_from_a_snapshot_of_before_a_restore_is_brought_back(site: Site, server: MockNameServer) -> None:
     site.publisher.bring("a", want(5, {WEB: ONE}))
-    snapshot = server.mark, dict(server.entries)
+    snapshot = server.marks[ZONE], dict(server.entries)
     restored, wanted = site.service(), want(3, {WEB: TWO}, "second")._replace(before=("first",))
     restored.bring("a", wanted)
-    server.mark, server.entries = snapshot
+    server.marks[ZONE], server.entries = snapshot
     site.time = LOOK
     assert restored.bring("a", wanted) == Published("a", ZONE, 3, 1, True)
     assert server.names == {WEB: TWO} and restored.lost("a") == (Published("a", ZONE, -1),)
@@ -241,7 +241,7 @@ def test_two_copies_do_not_fight_for_a_server_that_is_empty(site: Site, server: 
     site.publisher.bring("a", want(5, {WEB: ONE}))
     restored, wanted = site.service(), want(3, {WEB: TWO}, "second")._replace(before=("first",))
     restored.bring("a", wanted)
-    server.mark, server.entries = None, {}
+    server.marks[ZONE], server.entries = None, {}
     site.time = LOOK
     if first == "older":
         site.publisher.bring("a", want(5, {WEB: ONE}))
