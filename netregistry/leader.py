@@ -102,6 +102,11 @@ class Leader:
             self._opening = view.epoch, self._passed()
         self._due.hear(view, batch)
 
+    def holds(self) -> bool:
+        """Tell whether names of the underlay are held where they are, since nodes may have more to say of that after a restore."""
+        view, (epoch, since) = self._core.view, self._opening
+        return healing.opening(view) and not (epoch == view.epoch and self._passed() - since > healing.HELD)
+
     def begin(self) -> None:
         """Hold the clock against what is written in the registry."""
         view = self._core.view

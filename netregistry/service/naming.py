@@ -8,7 +8,7 @@ from netregistry.core import CatchUp, Committed, Unanswered
 from netregistry.model import keys
 from netregistry.model.underlay import Zone
 from netregistry.refusal import Refused
-from netregistry.underlay import healing, published
+from netregistry.underlay import published
 from netregistry.zone.plan import Wanted
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Naming:
 
     def hear(self, view: View, batch: Batch | None) -> None:
         """Take in what the view has taken in: one commit; None: all of it anew."""
-        if not self._opening(view):
+        if not self._registry.local.leader.holds():
             waking = WAKING
             self._changed.clear()
         else:
@@ -106,11 +106,8 @@ class Naming:
             self._given = given = made._replace(names=names)
         return given
 
-    def _opening(self, view: View) -> bool:
-        return healing.opening(view)
-
     def _unheard(self, view: View) -> Unheard | None:
-        return published.unheard(view, self._changed) if self._opening(view) else None
+        return published.unheard(view, self._changed) if self._registry.local.leader.holds() else None
 
     def _commit(self, make: Callable[[View, float], Commit | None]) -> None:
         self._registry.local.run(self._committed(make))

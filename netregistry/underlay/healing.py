@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from netregistry.view import View
 
 WAIT = 60.0  #: seconds of an epoch in which nodes say which /64s they have, and none is given, at least
+HELD = 55.0  #: seconds of these in which names are held: none leads to where a node has nothing when /64s are given again
 MOST_NAMED = 5  #: nodes that a text names
 UNSURE = frozenset(("prefixes", "strangers", keys.OPENED))  #: kinds of keys: one that cannot be read may say that any /64 is somebody's
 
