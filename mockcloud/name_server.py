@@ -1,4 +1,4 @@
-"""Simulate a DNS server that has one zone: whole updates under a condition, transfers, and what goes wrong with servers.
+"""Simulate a DNS server that has zones: whole updates under a condition, transfers, and what goes wrong with servers.
 
 It takes what the publisher of a registry's zone sends (netregistry.zone.publisher.Speaker), without its wire.
 """

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.mockcloud import Mockcloud
+
 MEMORY = "/dev/shm"
 
 
@@ -16,3 +18,12 @@ MEMORY = "/dev/shm"
 def tmp_path() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mockcloud-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Mockcloud:
+    """Make a cloud of two nodes and a network."""
+    made = Mockcloud(tmp_path / "cloud")
+    made("create", "2")
+    made("network", "blue", "--subnet", "192.0.2.0/24", "--gateway", "192.0.2.254")
+    return made

@@ -29,15 +29,6 @@ PAIR = ("--nic", "network=blue", "--nic", "network=blue,mode=routed,link=guests"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Mockcloud:
-    """Make a cloud of two nodes and a network."""
-    made = Mockcloud(tmp_path / "cloud")
-    made("create", "2")
-    made("network", "blue", "--subnet", "192.0.2.0/24", "--gateway", "192.0.2.254")
-    return made
-
-
-@pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[MockCloud]:
     """The same in this process."""
     with opened(tmp_path / "cloud") as made:

@@ -18,15 +18,6 @@ from tests.support.mockcloud import Mockcloud
 PAIR = ("--nic", "network=blue", "--nic", "network=blue,mode=routed,link=guests")
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Mockcloud:
-    """Make a cloud of two nodes and a network."""
-    made = Mockcloud(tmp_path / "cloud")
-    made("create", "2")
-    made("network", "blue", "--subnet", "192.0.2.0/24", "--gateway", "192.0.2.254")
-    return made
-
-
 def file_of(run: Mockcloud) -> Path:
     """Give the file of web1 on the first node."""
     return run.folder / "servers" / node_uuid(1) / "vms" / f"{stored.vm_uuid('web1')}.json"

@@ -80,13 +80,18 @@ def test_a_report_from_before_is_no_confirmation(site: Site) -> None:
     assert first(site) is None
 
 
-def test_every_name_server_has_the_zone_without_it_and_the_ttl_is_over(site: Site) -> None:
+def moved_behind_servers(site: Site) -> None:
+    """Let web1 move away from an address that both name servers lead to."""
     nic = site.guest("web1")
     site.says(0, nic, "running")
     site.confirms(0)
     publishes(site, ns1=1, ns2=1)
     site.says(1, nic, "running", mode="routed")
     site.confirms(1)
+
+
+def test_every_name_server_has_the_zone_without_it_and_the_ttl_is_over(site: Site) -> None:
+    moved_behind_servers(site)
     zone: Zone = site.local.view.get(keys.zone(ZONE))
     assert zone.generation == 2 and zone.published[0].generation == 1, "what was published is kept"
     site.passes(1)
@@ -108,12 +113,7 @@ def test_every_name_server_has_the_zone_without_it_and_the_ttl_is_over(site: Sit
 @pytest.mark.parametrize("back", [0, RESTS // 2, 10 * RESTS])
 def test_it_waits_anew_for_a_name_server_that_has_lost_the_zone_since(site: Site, back: int) -> None:
     """Let it stay where a server leads to it once more, and for the TTL from when that does no longer; ``back``: seconds until then."""
-    nic = site.guest("web1")
-    site.says(0, nic, "running")
-    site.confirms(0)
-    publishes(site, ns1=1, ns2=1)
-    site.says(1, nic, "running", mode="routed")
-    site.confirms(1)
+    moved_behind_servers(site)
     notes(site, ns1=2, ns2=2)
     site.passes(1)
     each = first(site)
